@@ -1,0 +1,37 @@
+# Needs Python 3.11 or later, make and a package index; everything else lands in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check bench fuzz docs clean
+
+help:  ## list the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(STAMP)  ## .venv with every extra and the development tools
+
+$(STAMP): pyproject.toml uv.lock
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --frozen --all-extras --inexact --quiet
+	touch $@
+
+demo: install  ## create, write, update and read an array, and show it
+	$(BIN)/python -m terrazzo.cli.main demo
+
+test: install  ## all tests
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+check: install  ## ruff, mypy strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: install  ## all benchmarks, as tables
+	$(BIN)/python benchmarks/run.py
+
+clean:  ## remove what was installed and built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
