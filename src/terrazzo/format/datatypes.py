@@ -1,4 +1,4 @@
-"""Stored datatype codes, their sizes, numpy types and default fill values. Spec: format_spec/array_schema.md."""
+"""Stored datatype codes: sizes, numpy types, default fill values. Spec: format_spec/array_schema.md."""
 
 from enum import IntEnum
 from functools import cached_property

@@ -1,0 +1,1 @@
+"""Arrays, through a Store."""

@@ -1,0 +1,1 @@
+"""For tests of terrazzo and of programs that use it."""
