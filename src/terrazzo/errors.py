@@ -7,6 +7,7 @@ TerrazzoError
 ├── ArrayExistsError     choose another URI, or open the array (also a FileExistsError)
 ├── ConflictError        the array changed underneath, e.g. was vacuumed: open again and retry
 └── StorageError         the object store refused: wait, or fix credentials
+    └── MissingObjectError   a listed object is gone: open again (also a FileNotFoundError)
 """
 
 from typing import Self
@@ -63,3 +64,7 @@ class ConflictError(TerrazzoError):
 
 class StorageError(TerrazzoError, OSError):
     """The store refused or could not be reached."""
+
+
+class MissingObjectError(StorageError, FileNotFoundError):
+    """The store has no object of that key."""
