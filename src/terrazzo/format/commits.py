@@ -5,7 +5,7 @@ delete_commit_file.md, update_commit_file.md.
     .del        condition
     .upd        condition · u64 assignments · per assignment (str64 attribute, u64 size, value)
 
-Both bodies are stored in a generic tile. An assigned value is the bytes of one cell, and none at all for null.
+Both bodies are stored in a generic tile. An assigned value is the bytes of one cell, none at all for null.
 """
 
 from dataclasses import dataclass

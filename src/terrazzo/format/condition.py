@@ -5,13 +5,14 @@ Spec: format_spec/delete_commit_file.md.
     comparison    u8 1 · u8 operator · str32 field · u64 size · value
                   IN and NOT_IN: the members end to end as the value, then u64 size · u64 offsets
 
-A value is the bytes of one cell. One of no bytes tests for null (or for the empty text: the bytes are the same).
+A value is the bytes of one cell; one of no bytes tests for null, or for the empty text: they look the same.
 Commits store the *negation* of what they match; `commits.py` knows that, this module does not care.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 
@@ -69,7 +70,9 @@ class Compare:
 
     def __post_init__(self) -> None:
         if self.op.takes_members != (self.members is not None) or (self.members is not None and self.value):
-            raise InvalidRequestError(f"{self.op.name} does not go with the value of the test of {self.field!r}")
+            raise InvalidRequestError(
+                f"{self.op.name} does not go with the value of the test of {self.field!r}"
+            )
 
     @property
     def fields(self) -> frozenset[str]:
@@ -200,4 +203,4 @@ def _unpack_comparison(cursor: Cursor) -> Compare:
     if edges[0] != 0 or (edges[1:] < edges[:-1]).any():
         raise CorruptionError("the offsets of a set do not rise from 0 to its size", offset=start)
     bounds = edges.tolist()
-    return Compare(op, field, b"", tuple(value[a:b] for a, b in zip(bounds, bounds[1:], strict=False)))
+    return Compare(op, field, b"", tuple(value[a:b] for a, b in pairwise(bounds)))

@@ -75,10 +75,10 @@ class Enumeration:
             raise InvalidRequestError(f"values of another length cannot extend enumeration {self.name!r}")
         moved = np.frombuffer(offsets, "<u8") + np.uint64(len(self.data))
         longer = object.__new__(Enumeration)
-        longer._fill(  # noqa: SLF001
+        longer._fill(
             self.name, datatype, cell_val_num, self.ordered, self.data + data, self.offsets + moved.tobytes()
         )
-        longer._check_unique()  # noqa: SLF001
+        longer._check_unique()
         return longer
 
     def pack(self, file_name: str) -> bytes:
@@ -148,13 +148,13 @@ def _stored(name: str, values: Any, wanted: Datatype | None) -> tuple[Datatype, 
     if isinstance(values, np.ndarray) and values.dtype.kind in "iufbMm":
         return _stored_numbers(name, values, wanted)
     arrow = values if isinstance(values, pa.Array) else _arrow(name, values)
-    if arrow.null_count or (pa.types.is_null(arrow.type) and wanted is None):
+    if pa.types.is_null(arrow.type) and not len(arrow) and wanted is not None:
+        return wanted, VAR if _holds_bytes(wanted) else 1, b"", b""
+    if arrow.null_count or pa.types.is_null(arrow.type):
         raise InvalidRequestError(f"enumeration {name!r} needs values, none of them null, or else a datatype")
     text = pa.types.is_string(arrow.type) or pa.types.is_large_string(arrow.type)
     if text or pa.types.is_binary(arrow.type) or pa.types.is_large_binary(arrow.type):
         return _stored_bytes(name, arrow, wanted or (Datatype.STRING_UTF8 if text else Datatype.STRING_ASCII))
-    if pa.types.is_null(arrow.type):
-        return (wanted, VAR, b"", b"") if _holds_bytes(wanted) else (wanted, 1, b"", b"")
     return _stored_numbers(name, arrow.to_numpy(zero_copy_only=False), wanted)
 
 
@@ -186,7 +186,9 @@ def _stored_numbers(
     name: str, numbers: NDArray[Any], wanted: Datatype | None
 ) -> tuple[Datatype, int, bytes, bytes]:
     if numbers.dtype.kind not in "iufbMm" or numbers.ndim != 1:
-        raise InvalidRequestError(f"enumeration {name!r} cannot hold {numbers.dtype} of {numbers.ndim} dimensions")
+        raise InvalidRequestError(
+            f"enumeration {name!r} cannot hold {numbers.dtype} of {numbers.ndim} dimensions"
+        )
     datatype = wanted or Datatype.parse(numbers.dtype.newbyteorder("="))
     if _holds_bytes(datatype):
         raise InvalidRequestError(f"enumeration {name!r} of {datatype.name} cannot hold numbers")
@@ -201,7 +203,9 @@ def _stored_numbers(
 
 def _large_binary(starts: NDArray[Any], data: bytes) -> pa.Array:
     edges = np.append(starts.astype("<i8"), np.int64(len(data)))
-    return pa.Array.from_buffers(pa.large_binary(), len(starts), [None, pa.py_buffer(edges), pa.py_buffer(data)])
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(starts), [None, pa.py_buffer(edges), pa.py_buffer(data)]
+    )
 
 
 def _var_values(datatype: Datatype, cells: pa.Array) -> pa.Array:

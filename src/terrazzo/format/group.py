@@ -108,5 +108,7 @@ def _checked_version(cursor: Cursor, what: str) -> int:
     if version == 0:
         raise CorruptionError(f"{what} has version 0", offset=start)
     if version > NEWEST:
-        raise UnsupportedFeatureError(f"{what} has version {version}; this release reads up to {NEWEST}", offset=start)
+        raise UnsupportedFeatureError(
+            f"{what} has version {version}; this release reads up to {NEWEST}", offset=start
+        )
     return version

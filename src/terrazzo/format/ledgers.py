@@ -1,12 +1,12 @@
 """Ledgers: files that speak for many others. Spec: format_spec/consolidated_commits_file.md,
 ignore_file.md, vacuum_file.md, consolidated_fragment_metadata.md.
 
-    .con    records, end to end     write          __commits/<name>.wrt \\n       (<name>.ok before format 12)
-                                    delete         __commits/<name>.del \\n · u64 size · the whole .del file
-                                    update         __commits/<name>.upd \\n · u64 size · the whole .upd file · \\n
-    .ign    lines                   the commits of any .con that no longer count, spelled as there
-    .vac    lines                   /__fragments/<name> or /__meta/<name>: what was superseded
-    .meta   body of a generic tile  u32 count · per fragment (str64 name, u64 offset) · footers, end to end
+    .con    write   __commits/<name>.wrt \\n, or <name>.ok \\n before format 12
+            delete  __commits/<name>.del \\n · u64 size · the whole .del file
+            update  __commits/<name>.upd \\n · u64 size · the whole .upd file · \\n
+    .ign    lines: the commits of any .con that no longer count, spelled as there
+    .vac    lines: /__fragments/<name> or /__meta/<name>, what was superseded
+    .meta   body of a generic tile: u32 count · per fragment (str64 name, u64 offset) · footers, end to end
 
 # Quirk: libtiledb reads a .con by lines and knows no update records: it takes their payload for more lines.
 # Updates stand last, and one newline behind each payload (counted in its size) keeps the next name whole.
@@ -16,6 +16,7 @@ ignore_file.md, vacuum_file.md, consolidated_fragment_metadata.md.
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import ClassVar, Self
 
 from terrazzo.errors import CorruptionError
@@ -221,10 +222,10 @@ class ConsolidatedFooters:
         n_fragments = cursor.count32(16, "footers")
         entries = [(cursor.str64(), cursor.u64()) for _ in range(n_fragments)]
         content, first = memoryview(body), cursor.position
-        edges = sorted({offset for _, offset in entries}) + [len(content)]
+        edges = [*sorted({offset for _, offset in entries}), len(content)]
         if edges[0] < first or edges[-1] < edges[max(len(edges) - 2, 0)]:
             raise CorruptionError(f"a footer at {edges[0]}; they lie between {first} and {len(content)}")
-        end_of = dict(zip(edges, edges[1:], strict=False))
+        end_of = dict(pairwise(edges))
         footers: dict[str, bytes] = {}
         for name, offset in entries:  # of a name that comes twice, the first footer counts
             footers.setdefault(name, bytes(content[offset : end_of.get(offset, offset)]))

@@ -5,9 +5,9 @@
 
 A file holds what one session changed; files apply in order of time, and the last word on a key counts.
 
-What a Python value is stored as follows TileDB-Py, so that either library reads what the other wrote: text is
-UTF-8, bytes are a blob, whole numbers (and booleans) INT64, others FLOAT64, tuples and lists several of these.
-A numpy array is flattened under `__np_flat_<key>`, its shape beside it if it is not one-dimensional.
+What a Python value is stored as follows TileDB-Py, so that either library reads what the other wrote: text
+is UTF-8, bytes are a blob, whole numbers (and booleans) INT64, others FLOAT64, tuples and lists several of
+these. A numpy array is flattened under `__np_flat_<key>`, its shape beside it if it is not one-dimensional.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,16 +67,18 @@ class MetadataValue:
         if values.dtype.kind not in "iufbMm":
             raise InvalidRequestError(f"metadata cannot hold an array of {values.dtype}")
         datatype = Datatype.parse(values.dtype.newbyteorder("="))
-        return cls(datatype, values.size, np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes())
+        return cls(
+            datatype, values.size, np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
+        )
 
     @classmethod
     def _of_sequence(cls, values: Sequence[object]) -> Self:
         if not values:
             return cls(Datatype.INT32, 0, b"")  # as TileDB-Py does: an empty sequence has no better type
         if all(isinstance(value, (int, np.integer, np.bool_)) for value in values):
-            dtype = np.dtype("<i8")
+            dtype = "<i8"
         elif all(isinstance(value, (float, np.floating)) for value in values):
-            dtype = np.dtype("<f8")
+            dtype = "<f8"
         else:
             kinds = ", ".join(sorted({type(value).__name__ for value in values}))
             raise InvalidRequestError(
@@ -120,7 +122,9 @@ class MetadataValue:
 def put(key: str, value: object) -> "dict[str, MetadataValue | None]":
     """The entries that set `key`: its value, and tombstones where another kind of value may have been."""
     if key.startswith((FLAT_PREFIX, SHAPE_PREFIX)):
-        raise InvalidRequestError(f"{key!r}: keys that begin with {FLAT_PREFIX} or {SHAPE_PREFIX} are reserved")
+        raise InvalidRequestError(
+            f"{key!r}: keys that begin with {FLAT_PREFIX} or {SHAPE_PREFIX} are reserved"
+        )
     if not isinstance(value, np.ndarray):
         return {key: MetadataValue.of(value), FLAT_PREFIX + key: None, SHAPE_PREFIX + key: None}
     shape = None if value.ndim == 1 else MetadataValue.of(value.shape)
