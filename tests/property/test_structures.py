@@ -99,7 +99,8 @@ def attrs(draw: st.DrawFn, name: str) -> Attr:
     enum = draw(st.sampled_from([None, "e"])) if datatype.is_integer and count == 1 and not var else None
     return Attr(
         name, datatype, var=var, nullable=draw(st.booleans()), filters=draw(pipelines), fill=fill,
-        fill_valid=draw(st.booleans()), enum=enum, order=draw(st.sampled_from(DataOrder)), values_per_cell=count,
+        fill_valid=draw(st.booleans()), enum=enum, order=draw(st.sampled_from(DataOrder)),
+        values_per_cell=count,
     )  # fmt: skip
 
 
@@ -150,16 +151,19 @@ records = st.lists(
 footers = st.dictionaries(texts, st.binary(min_size=1, max_size=5), max_size=3).map(ConsolidatedFooters)
 
 
+@settings(deadline=None)
 @given(names)
 def test_names_come_back(name: TimestampedName) -> None:
     assert TimestampedName.parse(str(name)) == name
 
 
+@settings(deadline=None)
 @given(conditions)
 def test_negating_twice_changes_nothing(node: Condition) -> None:
     assert negate(negate(node)) == node
 
 
+@settings(deadline=None)
 @given(conditions)
 def test_a_flat_tree_has_nothing_to_flatten(node: Condition) -> None:
     flat = flatten(node)
@@ -177,11 +181,13 @@ def _combinations(node: Condition) -> list[Combine]:
     return [node, *(each for child in node.children for each in _combinations(child))]
 
 
+@settings(deadline=None)
 @given(conditions)
 def test_deletes_come_back(condition: Condition) -> None:
     assert DeleteCommit.unpack(DeleteCommit(condition).pack()) == DeleteCommit(condition)
 
 
+@settings(deadline=None)
 @given(conditions, assignments)
 def test_updates_come_back(condition: Condition, assigned: tuple[Assignment, ...]) -> None:
     update = UpdateCommit(condition, assigned)
@@ -189,7 +195,7 @@ def test_updates_come_back(condition: Condition, assigned: tuple[Assignment, ...
     assert UpdateCommit.unpack(update.pack()) == update
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(schemas())
 def test_schemas_come_back(schema: Schema) -> None:
     read = Schema.unpack(schema.pack())
@@ -199,21 +205,25 @@ def test_schemas_come_back(schema: Schema) -> None:
     assert replace(read) == read
 
 
+@settings(deadline=None)
 @given(metadata)
 def test_metadata_comes_back(entries: Metadata) -> None:
     assert Metadata.unpack(entries.pack()) == entries
 
 
+@settings(deadline=None)
 @given(groups)
 def test_groups_come_back(group: GroupDetails) -> None:
     assert GroupDetails.unpack(group.pack()) == group
 
 
+@settings(deadline=None)
 @given(enumerations, texts)
 def test_enumerations_come_back(enum: Enumeration, file_name: str) -> None:
     assert Enumeration.unpack(enum.pack(file_name)) == (enum, file_name)
 
 
+@settings(deadline=None)
 @given(records)
 def test_consolidated_commits_come_back(each: tuple) -> None:
     stored = [replace(record, name=replace(record.name, version=record.name.version or 5)) for record in each]
@@ -221,11 +231,13 @@ def test_consolidated_commits_come_back(each: tuple) -> None:
     assert unpack_con(pack_con(stored)) == tuple(stored)
 
 
+@settings(deadline=None)
 @given(footers)
 def test_consolidated_footers_come_back(each: ConsolidatedFooters) -> None:
     assert ConsolidatedFooters.unpack(each.pack()) == each
 
 
+@settings(deadline=None)
 @given(st.lists(names))
 def test_vacuum_files_come_back(each: list[TimestampedName]) -> None:
     keys = tuple(f"__fragments/{name}" for name in each)
@@ -236,7 +248,7 @@ def test_vacuum_files_come_back(each: list[TimestampedName]) -> None:
 PACKED: dict[str, tuple[st.SearchStrategy[bytes], Callable[[bytes], object]]] = {
     "delete": (conditions.map(lambda node: DeleteCommit(node).pack()), DeleteCommit.unpack),
     "update": (
-        st.builds(lambda c, a: UpdateCommit(c, a).pack(), conditions, assignments),
+        st.builds(UpdateCommit, conditions, assignments).map(UpdateCommit.pack),
         UpdateCommit.unpack,
     ),
     "schema": (schemas().map(Schema.pack), Schema.unpack),
