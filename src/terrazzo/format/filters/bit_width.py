@@ -47,9 +47,8 @@ class BitWidthReduction:
         tables = [table for piece in reduced for table, _ in piece]
         header = _HEADER.pack(sum(map(len, parts.data)), sum(map(len, tables)))
         block = b"".join((header, *(table.tobytes() for table in tables)))
-        return Parts(
-            (block, *parts.metadata), (joined(tuple(data for piece in reduced for _, data in piece)),)
-        )
+        data = tuple(stored for piece in reduced for _, stored in piece)
+        return Parts((block, *parts.metadata), (joined(data),))
 
     def decode(self, parts: Parts, element: Element, limit: int) -> Parts:
         if not _takes(element):
@@ -165,7 +164,8 @@ def _reduced(rows: NDArray[Any]) -> tuple[NDArray[Any], Bytes]:
 def _above(rows: NDArray[Any], least: NDArray[Any], bits: int) -> NDArray[Any]:
     if bits == 8 * rows.itemsize:
         return rows
-    return np.subtract(rows, least[:, None]).astype(_narrow(rows.dtype, bits))
+    above: NDArray[Any] = np.subtract(rows, least[:, None])
+    return above.astype(_narrow(rows.dtype, bits))
 
 
 def _restore(source: NDArray[np.uint8], least: NDArray[Any], bits: NDArray[Any], rows: NDArray[Any]) -> None:

@@ -125,7 +125,7 @@ def _unshuffle(source: NDArray[np.uint8], target: NDArray[np.uint8], width: int)
 def _transpose_bits(rows: NDArray[Any]) -> None:
     """Swaps bit k of row i with bit i of row k, for every byte of eight rows, in place.
 
-    Three rounds exchange 4×4, 2×2 and single bits between rows at that distance. Working across rows
+    Three rounds exchange 4 by 4, 2 by 2 and single bits between rows at that distance. Working across rows
     instead of inside words takes half the operations, and words carry eight bytes at a time.
     """
     flat: NDArray[Any] = rows.view(np.uint8)

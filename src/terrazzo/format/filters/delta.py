@@ -65,7 +65,7 @@ def _encoded(piece: Bytes, dtype: np.dtype[Any]) -> Bytes:
         # Quirk: libtiledb stores a first element even where there is none.
         return bytes(U64.size + dtype.itemsize)
     stored = np.empty(U64.size + len(piece), np.uint8)
-    U64.pack_into(stored, 0, len(values))
+    stored[: U64.size].view("<u8")[0] = len(values)
     deltas = stored[U64.size :].view(dtype)
     deltas[0] = values[0]
     np.subtract(values[1:], values[:-1], out=deltas[1:])

@@ -97,7 +97,8 @@ def _differences(values: NDArray[Any]) -> NDArray[Any]:
     """Signed, exact, and in a type that holds their differences too; refused where 64 bits do not do."""
     if values.itemsize < 8:
         wide = values.astype("<i8" if values.itemsize == 4 else "<i4")
-        return np.subtract(wide[1:], wide[:-1])
+        narrow: NDArray[Any] = np.subtract(wide[1:], wide[:-1])
+        return narrow
     return _checked(values)
 
 

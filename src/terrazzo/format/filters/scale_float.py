@@ -99,7 +99,7 @@ class ScaleFloat:
 
 def _floating(datatype: Datatype) -> np.dtype[Any] | None:
     """Quirk: any type of 4 or 8 bytes is taken, and its bytes for floats."""
-    return {4: np.dtype("<f4"), 8: np.dtype("<f8")}.get(datatype.size)
+    return np.dtype(f"<f{datatype.size}") if datatype.size >= 4 else None
 
 
 def _rounded(values: NDArray[Any]) -> NDArray[Any]:

@@ -1,5 +1,6 @@
 """Windows: bit-width reduction and positive delta look at a part in stretches of a few elements."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,4 +33,4 @@ def equal_runs(sizes: NDArray[Any]) -> list[tuple[int, int]]:
     """(first, end) of each longest run of equal sizes: usually all windows, or all and a shorter last."""
     cuts = (np.flatnonzero(sizes[1:] != sizes[:-1]) + 1).tolist()
     edges = [0, *cuts, len(sizes)]
-    return list(zip(edges, edges[1:], strict=False)) if len(sizes) else []
+    return list(pairwise(edges)) if len(sizes) else []
