@@ -72,11 +72,12 @@ class Datatype(IntEnum):
         if isinstance(name, cls):
             return name
         text = str(name).strip() if isinstance(name, (str, np.dtype)) else _numpy_name(name)
-        key = text.upper()
-        if key in cls.__members__:
-            return cls[key]
-        if text.lower() in _SHORT_NAMES:
-            return _SHORT_NAMES[text.lower()]
+        # As spelled first: in brackets M is months and m is minutes.
+        for short in (text, text.lower(), _numpy_name(text)):
+            if short in _SHORT_NAMES:
+                return _SHORT_NAMES[short]
+            if short.upper() in cls.__members__:
+                return cls[short.upper()]
         raise InvalidRequestError(
             f"there is no datatype {text!r}; there are {', '.join(m.lower() for m in cls.__members__)}"
         )

@@ -1,0 +1,264 @@
+"""Tile: a u64 chunk count, then the chunks, each with a header. Spec: format_spec/tile.md.
+
+    offset  size  field of a chunk header
+         0     4  original_size    bytes of the data before filtering
+         4     4  filtered_size    bytes of the data as stored
+         8     4  metadata_size    bytes of filter metadata, stored between this header and the data
+
+Every chunk passes the filters by itself. `TileCodec` writes the chunks that libtiledb would write
+(`chunks.py`) and reads any.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from terrazzo.errors import CorruptionError, FormatError, InvalidRequestError
+from terrazzo.format.chunks import cut_cells, cut_var_cells
+from terrazzo.format.datatypes import Datatype
+from terrazzo.format.filters.aes import Aes256Gcm
+from terrazzo.format.filters.base import Element, Filter, FilterCode, Parts, joined
+from terrazzo.format.filters.compress import Compressor
+from terrazzo.format.filters.dictionary import Dictionary
+from terrazzo.format.filters.pipeline import Pipeline
+from terrazzo.format.filters.rle import Rle
+from terrazzo.format.versions import (
+    DICTIONARY_ASCII_WITHOUT_OFFSETS,
+    RLE_ASCII_WITHOUT_OFFSETS,
+    UTF8_WITHOUT_OFFSETS,
+    WRITTEN,
+)
+from terrazzo.format.wire import U64, Bytes, Cursor
+
+PLACEHOLDER_OFFSETS = bytes(8)
+"""The offsets tile of strings that hold their offsets: no chunks, neither filtered nor encrypted."""
+
+_HEADER = struct.Struct("<III")
+_SINGLE = struct.Struct("<IIII")  # a compressor's block without metadata and with one part of data
+_LARGEST = 0xFFFF_FFFF
+
+# libtiledb divides by a window or an element count that is 0 here, so that its own bytes are junk.
+_NOT_OF_NOTHING = frozenset(
+    {
+        FilterCode.BIT_WIDTH_REDUCTION,
+        FilterCode.POSITIVE_DELTA,
+        FilterCode.DOUBLE_DELTA,
+        FilterCode.DELTA,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkHeader:
+    original_size: int
+    filtered_size: int
+    metadata_size: int
+
+    def pack(self) -> bytes:
+        return _HEADER.pack(self.original_size, self.filtered_size, self.metadata_size)
+
+    @classmethod
+    def unpack(cls, cursor: Cursor) -> Self:
+        """Read a header; the cursor is left at the metadata. A short read is a CorruptionError."""
+        return cls(*cursor.unpack(_HEADER))
+
+
+@dataclass(frozen=True, slots=True)
+class TileCodec:
+    """How one data file of a field stores its tiles."""
+
+    pipeline: Pipeline
+    datatype: Datatype
+    cell_size: int  # bytes: of all values of a cell; 8 of offsets, 1 of validity, of one value of var data
+    version: int = WRITTEN
+    var: bool = False  # this is the var file of a variable-length field
+    cipher: Aes256Gcm | None = None  # the last filter of every file of an encrypted array
+
+    _filters: Pipeline = field(init=False, repr=False, compare=False)  # the cipher included
+    _elements: tuple[Element, ...] = field(init=False, repr=False, compare=False)
+    _strings: Rle | Dictionary | None = field(init=False, repr=False, compare=False)
+    _decompress: Callable[[Bytes, int], bytes] | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        filters = self.pipeline.filters
+        if self.cipher is not None:
+            filters = (*filters, self.cipher)
+        whole = Pipeline(filters, self.pipeline.max_chunk_size)
+        assign = object.__setattr__
+        assign(self, "_elements", whole.elements(self.datatype, self.cell_size, self.version))
+        strings = self._string_filter(filters)
+        assign(self, "_strings", strings)
+        if strings is not None:  # it is not one of those that turn bytes into bytes
+            whole = Pipeline(filters[1:], whole.max_chunk_size)
+            assign(self, "_elements", self._elements[1:])
+        assign(self, "_filters", whole)
+        only = filters[0] if len(filters) == 1 else None
+        assign(self, "_decompress", only.decompress if isinstance(only, Compressor) else None)
+
+    def _string_filter(self, filters: tuple[Filter, ...]) -> Rle | Dictionary | None:
+        if not self.var or not filters:
+            return None
+        first = filters[0]
+        if not isinstance(first, (Rle, Dictionary)):
+            return None
+        if self.datatype is Datatype.STRING_ASCII:
+            is_rle = isinstance(first, Rle)
+            since = RLE_ASCII_WITHOUT_OFFSETS if is_rle else DICTIONARY_ASCII_WITHOUT_OFFSETS
+        elif self.datatype is Datatype.STRING_UTF8:
+            since = UTF8_WITHOUT_OFFSETS
+        else:
+            return None
+        return first if self.version >= since else None
+
+    @property
+    def holds_offsets(self) -> bool:
+        """The filter of these strings keeps the offsets; their own tile is PLACEHOLDER_OFFSETS."""
+        return self._strings is not None
+
+    def encode(self, data: Bytes | NDArray[Any], offsets: NDArray[np.uint64] | None = None) -> bytes:
+        """A tile. Var data come with the offset of each cell, from 0 on, without a closing one."""
+        view = memoryview(data) if not isinstance(data, np.ndarray) else _bytes_of(data)
+        if self.var:
+            offsets = _checked_offsets(offsets, len(view))
+            if self._strings is not None:
+                chunk = self._filters.encode(self._strings.encode_strings(view, offsets), self._elements)
+                return b"".join((U64.pack(1), *_chunk(len(view), chunk)))
+        pieces: list[Bytes] = [b""]
+        n_chunks, start = 0, 0
+        for end in self._cut(len(view), offsets):
+            chunk = self._filters.encode(Parts((), (view[start:end],)), self._elements)
+            pieces += _chunk(end - start, chunk)
+            n_chunks, start = n_chunks + 1, end
+        pieces[0] = U64.pack(n_chunks)
+        return b"".join(pieces)
+
+    def _cut(self, size: int, offsets: NDArray[np.uint64] | None) -> list[int]:
+        """Where each chunk ends."""
+        codes = {each.code for each in self._filters.filters}
+        if size == 0:
+            return [] if codes & _NOT_OF_NOTHING else [0]
+        if self.pipeline.max_chunk_size == 0 or FilterCode.WEBP in codes:
+            return [size]
+        if self.var and offsets is not None:
+            return cut_var_cells(size, self.cell_size, offsets)
+        return cut_cells(size, self.cell_size)
+
+    def decode(self, stored: Bytes, size: int, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+        """The `size` bytes of a tile, in `out` where given, which has just that size."""
+        if self._strings is not None:
+            raise InvalidRequestError("these strings hold their offsets: decode_strings gives both")
+        view = memoryview(stored)
+        chunks, largest = _chunks(view, size)
+        if out is None:
+            if size > self._filters.expansion * len(view):
+                raise CorruptionError(f"a tile of {size} bytes cannot come from {len(view)}")
+            out = np.empty(size, np.uint8)
+        elif out.nbytes != size:
+            raise InvalidRequestError(f"a buffer of {out.nbytes} bytes for a tile of {size}")
+        target, start, decompress = out.data, 0, self._decompress
+        limits = self._filters.limits(largest, self._elements)
+        for original, metadata, data, end in chunks:
+            # The usual column has one compressor: its block is read here, and nothing is made but the bytes.
+            try:
+                if (
+                    decompress is not None
+                    and data - metadata == _SINGLE.size
+                    and _SINGLE.unpack_from(view, metadata) == (0, 1, original, end - data)
+                ):
+                    target[start : start + original] = decompress(view[data:end], original)
+                else:
+                    parts = Parts((view[metadata:data],), (view[data:end],))
+                    parts = self._filters.decode(parts, self._elements, limits)
+                    target[start : start + original] = _data_of(parts, original)
+            except FormatError as error:
+                error.offset = metadata - _HEADER.size  # filters do not know where they are
+                raise
+            start += original
+        return out
+
+    def decode_strings(
+        self, stored: Bytes, size: int, n_cells: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
+        """The `size` bytes of strings that hold their offsets, and the offsets, without a closing one."""
+        if self._strings is None:
+            raise InvalidRequestError("the offsets of this field are in a file of their own")
+        view = memoryview(stored)
+        chunks, _ = _chunks(view, size)
+        if not chunks:  # then there are no bytes either
+            return np.empty(0, np.uint8), np.zeros(n_cells, np.uint64)
+        if len(chunks) != 1:
+            raise CorruptionError(f"{len(chunks)} chunks of strings that hold their offsets; there is one")
+        (_, metadata, data, end), bound = chunks[0], self._strings.strings_bound(size, n_cells)
+        try:
+            parts = Parts((view[metadata:data],), (view[data:end],))
+            parts = self._filters.decode(parts, self._elements, self._filters.limits(bound, self._elements))
+            content, offsets = self._strings.decode_strings(parts, n_cells, size)
+        except FormatError as error:
+            error.offset = metadata - _HEADER.size
+            raise
+        if len(content) != size:
+            raise CorruptionError(f"strings of {len(content)} bytes in a tile of {size}", offset=8)
+        return content, offsets
+
+
+def _chunks(view: memoryview, size: int) -> tuple[list[tuple[int, int, int, int]], int]:
+    """Of each chunk the original size and where metadata start, data start and data end; the largest size.
+
+    All headers are read before any chunk: nothing is allocated for a tile that does not add up.
+    """
+    if len(view) < U64.size:
+        raise CorruptionError(f"a tile of {len(view)} bytes; {U64.size} expected at least", offset=0)
+    (n_chunks,) = U64.unpack_from(view)
+    last = len(view) - _HEADER.size
+    if n_chunks * _HEADER.size > len(view) - U64.size:
+        raise CorruptionError(f"{n_chunks} chunks do not fit in a tile of {len(view)} bytes", offset=0)
+    chunks, position, total, largest = [], U64.size, 0, 0
+    for _ in range(n_chunks):
+        if position > last:
+            raise CorruptionError(f"a chunk ends behind the {len(view)} bytes of its tile", offset=position)
+        original, filtered, metadata_size = _HEADER.unpack_from(view, position)
+        metadata = position + _HEADER.size
+        data = metadata + metadata_size
+        position = data + filtered
+        chunks.append((original, metadata, data, position))
+        total += original
+        largest = max(largest, original)
+    if position != len(view):
+        raise CorruptionError(f"the chunks end at byte {position} of a tile of {len(view)}", offset=position)
+    if total != size:
+        raise CorruptionError(f"the chunks hold {total} bytes; {size} expected", offset=0)
+    return chunks, largest
+
+
+def _chunk(original: int, parts: Parts) -> tuple[bytes, Bytes, Bytes]:
+    metadata, data = joined(parts.metadata), joined(parts.data)
+    if max(original, len(metadata), len(data)) > _LARGEST:
+        raise InvalidRequestError("a chunk of 4 GiB or more cannot be stored; write smaller tiles")
+    return ChunkHeader(original, len(data), len(metadata)).pack(), metadata, data
+
+
+def _data_of(parts: Parts, size: int) -> Bytes:
+    if any(map(len, parts.metadata)):
+        raise CorruptionError("metadata that no filter takes")
+    data = joined(parts.data)
+    if len(data) != size:
+        raise CorruptionError(f"a chunk of {len(data)} bytes; {size} expected")
+    return data
+
+
+def _checked_offsets(offsets: NDArray[np.uint64] | None, size: int) -> NDArray[np.uint64]:
+    if offsets is None:
+        raise InvalidRequestError("variable-length data need their offsets")
+    if len(offsets) and (offsets[0] != 0 or offsets[-1] > size or (offsets[1:] < offsets[:-1]).any()):
+        raise InvalidRequestError(f"offsets must rise from 0 to at most {size}")
+    if size and not len(offsets):
+        raise InvalidRequestError(f"{size} bytes of no cell")
+    return offsets
+
+
+def _bytes_of(values: NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
