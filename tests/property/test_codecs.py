@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from terrazzo.errors import FormatError
@@ -53,6 +53,7 @@ def damaged(draw, stored: bytes) -> bytes:
 
 @pytest.mark.parametrize("filter_", OF_BYTES, ids=lambda each: type(each).__name__)
 @given(metadata=st.lists(chunks, max_size=3), data=chunks)
+@settings(deadline=None)
 def test_metadata_and_data_come_back_within_the_bound(filter_, metadata, data) -> None:
     parts = Parts(tuple(metadata), (data,))
 
@@ -64,9 +65,8 @@ def test_metadata_and_data_come_back_within_the_bound(filter_, metadata, data) -
 
 @pytest.mark.parametrize("filter_", OF_BYTES, ids=lambda each: type(each).__name__)
 @given(metadata=st.lists(chunks, max_size=2), data=chunks, draw=st.data())
-def test_damage_is_a_format_error_or_other_bytes_within_the_limit(
-    filter_, metadata, data, draw
-) -> None:
+@settings(deadline=None)
+def test_damage_is_a_format_error_or_other_bytes_within_the_limit(filter_, metadata, data, draw) -> None:
     parts = Parts(tuple(metadata), (data,))
     block, stored = joined_parts(filter_.encode(parts, ELEMENT))
     block, stored = damaged(draw.draw, block), damaged(draw.draw, stored)
@@ -78,6 +78,7 @@ def test_damage_is_a_format_error_or_other_bytes_within_the_limit(
 
 @pytest.mark.parametrize("filter_", [Rle(), Dictionary()])
 @given(some=cells)
+@settings(deadline=None)
 def test_strings_and_their_offsets_come_back_within_the_bound(filter_, some) -> None:
     data, offsets = joined_cells(some)
 
@@ -91,6 +92,7 @@ def test_strings_and_their_offsets_come_back_within_the_bound(filter_, some) -> 
 
 @pytest.mark.parametrize("filter_", [Rle(), Dictionary()])
 @given(some=cells, draw=st.data())
+@settings(deadline=None)
 def test_damaged_strings_are_a_format_error_or_as_many_other_strings(filter_, some, draw) -> None:
     data, offsets = joined_cells(some)
     block, stored = joined_parts(filter_.encode_strings(data, offsets))
@@ -103,6 +105,7 @@ def test_damaged_strings_are_a_format_error_or_as_many_other_strings(filter_, so
 
 
 @given(some=st.lists(words, max_size=30), skip=st.sampled_from([0, 1, 8]), width=st.sampled_from([2, 4, 8]))
+@settings(deadline=None)
 def test_entries_start_where_the_one_before_ends(some, skip, width) -> None:
     entries = [bytes(skip) + len(word).to_bytes(width, "big") + word for word in some]
 
