@@ -64,6 +64,10 @@ class Store(Protocol):
         share memory. An object too short for a range is a StorageError."""
         ...
 
+    def get_tail(self, key: str, size: int) -> tuple[Bytes, int]:
+        """The last `size` bytes, or all where there are fewer; and how large the object is. One request."""
+        ...
+
     def size(self, key: str) -> int: ...
 
     def put(self, key: str, data: Bytes | Sequence[Bytes], *, if_absent: bool = False) -> None:

@@ -71,6 +71,11 @@ class LocalStore:
                 raise StorageError(f"{needed} bytes expected, the object has {size}", key=self._name(key))
             return cut(ranges, spans, [_read(fd, span.start, span.size) for span in spans])
 
+    def get_tail(self, key: str, size: int) -> tuple[Bytes, int]:
+        with self._opened(key) as (fd, whole):
+            start = max(0, whole - size)
+            return _read(fd, start, whole - start), whole
+
     def size(self, key: str) -> int:
         with self._opened(key) as (_, size):
             return size

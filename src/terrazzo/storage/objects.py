@@ -155,6 +155,12 @@ class ObstoreStore:
             raise self._too_short(key, span, span.start + data.nbytes)
         return data
 
+    def get_tail(self, key: str, size: int) -> tuple[Bytes, int]:
+        with self._asking(key):
+            found = obstore.get(self._objects, self._path(key), options={"range": {"suffix": size}})
+            whole = int(found.meta["size"])
+            return (memoryview(found.bytes()) if whole else b""), whole
+
     def size(self, key: str) -> int:
         with self._asking(key):
             return int(obstore.head(self._objects, self._path(key))["size"])

@@ -16,7 +16,9 @@ from typing import Any, Literal
 from terrazzo.errors import StorageError
 from terrazzo.storage.base import Buffers, Bytes, Entries, Listing, Store, Writer, pieces
 
-Kind = Literal["get", "get_ranges", "size", "put", "list", "list_recursive", "delete", "delete_folder"]
+Kind = Literal[
+    "get", "get_ranges", "get_tail", "size", "put", "list", "list_recursive", "delete", "delete_folder"
+]
 _Sizes = list[int]
 
 
@@ -68,6 +70,12 @@ class WrappedStore:
             found = self.inner.get_ranges(key, ranges)
             sizes.extend(map(len, found))
             return found
+
+    def get_tail(self, key: str, size: int) -> tuple[Bytes, int]:
+        with self._request("get_tail", key) as sizes:
+            tail, whole = self.inner.get_tail(key, size)
+            sizes.append(len(tail))
+            return tail, whole
 
     def size(self, key: str) -> int:
         with self._request("size", key):

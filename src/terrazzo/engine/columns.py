@@ -1,0 +1,138 @@
+"""Columns: the cells of one field in memory, as numpy sees the stored bytes.
+
+fixed field   values: n numbers of the field's type, or an n × k matrix for k values per cell
+var field     values: the bytes of all cells, offsets: n + 1 positions in them
+nullable      validity: n booleans, True where there is a value
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from terrazzo.format.datatypes import Datatype
+
+Mask = NDArray[np.bool_]
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    values: NDArray[Any]
+    offsets: NDArray[np.int64] | None = None
+    validity: Mask | None = None
+
+    def __len__(self) -> int:
+        return len(self.values) if self.offsets is None else len(self.offsets) - 1
+
+    @property
+    def is_var(self) -> bool:
+        return self.offsets is not None
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in (self.values, self.offsets, self.validity) if a is not None)
+
+    def binary(self) -> Any:
+        """A var column as an Arrow array of large binaries, nulls not marked; no copy."""
+        assert self.offsets is not None
+        return pa.Array.from_buffers(
+            pa.large_binary(), len(self), [None, pa.py_buffer(self.offsets), pa.py_buffer(self.values)]
+        )
+
+    def take(self, index: Index) -> "Column":
+        validity = None if self.validity is None else self.validity[index]
+        if self.offsets is None:
+            return Column(self.values.take(index, axis=0), None, validity)
+        return of_binary(self.binary().take(pa.array(index)), validity)
+
+    def filter(self, mask: Mask) -> "Column":
+        validity = None if self.validity is None else self.validity[mask]
+        if self.offsets is None:
+            return Column(self.values[mask], None, validity)
+        return of_binary(self.binary().filter(pa.array(mask)), validity)
+
+    def slice(self, start: int, stop: int) -> "Column":
+        validity = None if self.validity is None else self.validity[start:stop]
+        if self.offsets is None:
+            return Column(self.values[start:stop], None, validity)
+        offsets = self.offsets[start : stop + 1]
+        return Column(self.values[offsets[0] : offsets[-1]], offsets - offsets[0], validity)
+
+    def with_validity(self, validity: Mask | None) -> "Column":
+        return replace(self, validity=validity)
+
+    def assign(self, mask: Mask, value: bytes | None, datatype: Datatype) -> "Column":
+        """This column with the cells of `mask` set to `value`, the bytes of one cell; None is null."""
+        validity = self.validity
+        if value is None or validity is not None:
+            validity = np.ones(len(self), bool) if validity is None else validity.copy()
+            validity[mask] = value is not None
+        raw = b"" if value is None else value
+        if self.offsets is not None:
+            replaced = pc.replace_with_mask(
+                self.binary(),
+                pa.array(mask),
+                pa.array([raw], pa.large_binary()).take(pa.array(np.zeros(int(mask.sum()), np.int64))),
+            )
+            return of_binary(replaced, validity)
+        values = self.values.copy()
+        width = values.dtype.itemsize * (values.shape[1] if values.ndim == 2 else 1)
+        one = np.frombuffer(raw or bytes(width), datatype.dtype).view(values.dtype)
+        values[mask] = one if values.ndim == 2 else one[0]
+        return Column(values, None, validity)
+
+
+def of_binary(array: Any, validity: Mask | None = None) -> Column:
+    """A column over the buffers of an Arrow array of large binaries; no copy."""
+    _, offsets, data = array.buffers()
+    positions = (
+        np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+        if offsets
+        else np.zeros(1, np.int64)
+    )
+    values = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    if positions[0]:
+        values, positions = values[positions[0] : positions[-1]], positions - positions[0]
+    else:
+        values = values[: positions[-1]]
+    return Column(values, positions, validity)
+
+
+def concat(columns: Sequence[Column]) -> Column:
+    if len(columns) == 1:
+        return columns[0]
+    validity = None
+    if any(c.validity is not None for c in columns):
+        validity = np.concatenate(
+            [np.ones(len(c), bool) if c.validity is None else c.validity for c in columns]
+        )
+    if columns[0].offsets is None:
+        return Column(np.concatenate([c.values for c in columns]), None, validity)
+    bases = np.cumsum([0, *(c.offsets[-1] for c in columns if c.offsets is not None)])
+    offsets = [
+        c.offsets[:-1] + base for c, base in zip(columns, bases, strict=False) if c.offsets is not None
+    ]
+    return Column(
+        np.concatenate([c.values for c in columns]),
+        np.concatenate([*offsets, bases[-1:]]).astype(np.int64),
+        validity,
+    )
+
+
+def constant(
+    cell: bytes, n: int, datatype: Datatype, cell_val_num: int, *, var: bool, valid: bool | None
+) -> Column:
+    """`n` cells that all hold the same bytes; `valid` is None for a field that is not nullable."""
+    validity = None if valid is None else np.full(n, valid)
+    if var:
+        values = np.frombuffer(cell * n, np.uint8)
+        return Column(values, np.arange(n + 1, dtype=np.int64) * len(cell), validity)
+    one = np.frombuffer(cell, datatype.dtype)
+    if cell_val_num == 1:
+        return Column(np.full(n, one[0], datatype.dtype), None, validity)
+    return Column(np.tile(one, (n, 1)), None, validity)

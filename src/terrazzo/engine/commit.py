@@ -1,0 +1,56 @@
+"""Commits: the one place that makes anything visible. Everything before the last put here is invisible."""
+
+from collections.abc import Sequence
+
+from terrazzo.engine.clock import new_name
+from terrazzo.engine.encode import EncodedFragment
+from terrazzo.format.commits import Commit
+from terrazzo.format.filters.aes import Aes256Gcm
+from terrazzo.format.generic_tile import pack_generic_tile
+from terrazzo.format.keys import FRAGMENT_METADATA_FILE, CommitKind, TimestampedName, commit_key
+from terrazzo.format.ledgers import DeleteRecord, Record, UpdateRecord, WriteRecord, pack_con
+from terrazzo.format.versions import WRITTEN
+from terrazzo.storage.base import Store
+
+
+def put_fragment(store: Store, encoded: EncodedFragment) -> None:
+    """The files of a fragment, metadata last. It exists for nobody until it is committed."""
+    folder = encoded.fragment.key
+    for name, pieces in encoded.files.items():
+        store.put(f"{folder}/{name}", pieces)
+    store.put(f"{folder}/{FRAGMENT_METADATA_FILE}", encoded.metadata)
+
+
+def commit_fragments(store: Store, names: Sequence[TimestampedName]) -> None:
+    """One `.wrt` for one fragment, one `.con` for several: all of them appear, or none."""
+    if len(names) == 1:
+        store.put(commit_key(names[0], CommitKind.WRITE), b"")
+    elif names:
+        commit_records(store, [WriteRecord(name) for name in names])
+
+
+def commit_condition(
+    store: Store, name: TimestampedName, kind: CommitKind, body: bytes, cipher: Aes256Gcm | None
+) -> Commit:
+    """A `.del` or `.upd`."""
+    commit = Commit(name, kind)
+    store.put(commit.key, pack_generic_tile(body, cipher))
+    return commit
+
+
+def commit_records(store: Store, records: Sequence[Record]) -> TimestampedName:
+    """Several changes of any kind in one `.con`, named by the times that it spans."""
+    name = new_name(
+        min(record.name.start_ms for record in records),
+        max(record.name.end_ms for record in records),
+        WRITTEN,
+    )
+    store.put(commit_key(name, CommitKind.CONSOLIDATED), pack_con(records))
+    return name
+
+
+def condition_record(
+    name: TimestampedName, kind: CommitKind, body: bytes, cipher: Aes256Gcm | None
+) -> DeleteRecord | UpdateRecord:
+    payload = pack_generic_tile(body, cipher)
+    return DeleteRecord(name, payload) if kind is CommitKind.DELETE else UpdateRecord(name, payload)

@@ -1,0 +1,145 @@
+"""Orders of cells as sortable integers.
+
+Coordinates become components, most significant first: in global order the space tile per dimension, then
+the coordinate per dimension. Components are packed into as few unsigned 64-bit keys as they need, measured
+on the cells at hand and not on the domain: mostly that is one, and sorting is one argsort.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from terrazzo.engine.columns import Column, Index
+from terrazzo.engine.hilbert import hilbert_values
+from terrazzo.format.domain import Dim
+from terrazzo.format.orders import Layout
+from terrazzo.format.schema import Schema
+
+Keys = list[NDArray[np.uint64]]
+
+
+class Component(NamedTuple):
+    values: NDArray[np.uint64]  # from 0
+    bound: int  # they are all below this
+
+
+def sort_keys(coords: Sequence[Column], schema: Schema, order: str = "global") -> Keys:
+    """Keys whose order, first key first, is that of the cells. `order`: global, row-major or col-major."""
+    ranked = [_ranked(column, dim) for column, dim in zip(coords, schema.dims, strict=True)]
+    if order == "global" and schema.cell_order is Layout.HILBERT:
+        first = Component(hilbert_values(coords, schema), 1 << 63)
+        return _packed([first, *ranked])
+    if order != "global":
+        return _packed(_in_order(ranked, Layout.parse(order)))
+    tiles = [_tile(column, dim) for column, dim in zip(coords, schema.dims, strict=True)]
+    present = [tile for tile in _in_order(tiles, schema.tile_order) if tile is not None and tile.bound > 1]
+    return _packed([*present, *_in_order(ranked, schema.cell_order)])
+
+
+def argsort(keys: Keys) -> Index | None:
+    """The stable order of the cells; None where they are in order already."""
+    if is_sorted(keys):
+        return None
+    if len(keys) == 1:
+        # Timsort finds the sorted runs of fragments laid end to end and merges them.
+        return np.argsort(keys[0], kind="stable")
+    return np.lexsort(keys[::-1])
+
+
+def is_sorted(keys: Keys) -> bool:
+    if len(keys) == 1:
+        return bool((keys[0][1:] >= keys[0][:-1]).all())
+    undecided = np.ones(max(len(keys[0]) - 1, 0), bool)
+    for key in keys:
+        if (undecided & (key[1:] < key[:-1])).any():
+            return False
+        undecided &= key[1:] == key[:-1]
+    return True
+
+
+def equals_previous(keys: Keys, index: Index | None) -> NDArray[np.bool_]:
+    """Per cell in the order of `index`: whether it has the coordinates of the cell before it."""
+    same = np.zeros(len(keys[0]), bool)
+    for position, key in enumerate(keys):
+        ordered = key if index is None else key[index]
+        equal = ordered[1:] == ordered[:-1]
+        same[1:] = equal if position == 0 else same[1:] & equal
+    return same
+
+
+def _in_order(items: list[Any], order: Layout) -> list[Any]:
+    return items[::-1] if order is Layout.COL_MAJOR else items
+
+
+def _tile(column: Column, dim: Dim) -> Component | None:
+    if dim.is_var or dim.tile is None or dim.domain is None or not len(column):
+        return None
+    low, high = dim.domain
+    if dim.datatype.is_float:
+        # In the dimension's own precision, as libtiledb computes it: a value on a border starts a tile.
+        scalar = column.values.dtype.type
+        tiles = ((column.values - scalar(low)) / scalar(dim.tile)).astype(np.uint64)
+    else:
+        if high - low < dim.tile:
+            return None
+        tiles = _offset(column.values, int(low)) // np.uint64(int(dim.tile))
+    return _from_zero(tiles)
+
+
+def _ranked(column: Column, dim: Dim) -> Component:
+    if column.is_var:
+        return _string_ranks(column)
+    values = column.values
+    if dim.datatype.is_float:
+        return _from_zero(_float_bits(values))
+    if not len(values):
+        return Component(np.empty(0, np.uint64), 1)
+    low, high = int(values.min()), int(values.max())
+    return Component(_offset(values, low), high - low + 1)
+
+
+def _offset(values: NDArray[Any], low: int) -> NDArray[np.uint64]:
+    """values - low, as unsigned: exact over the whole range of 64 bits."""
+    return values.astype(np.int64 if values.dtype.kind == "i" else np.uint64).view(np.uint64) - np.uint64(
+        low % (1 << 64)
+    )
+
+
+def _float_bits(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Unsigned integers in the order of the floats: negative ones are turned round."""
+    unsigned = np.dtype(f"<u{values.dtype.itemsize}")
+    sign = unsigned.type(1 << (8 * unsigned.itemsize - 1))
+    bits = (values + values.dtype.type(0)).view(unsigned)  # adding 0 makes one zero of two
+    return np.asarray(np.where(bits & sign, ~bits, bits | sign), np.uint64)
+
+
+def _from_zero(values: NDArray[np.uint64]) -> Component:
+    if not len(values):
+        return Component(values, 1)
+    low = values.min()
+    return Component(values - low, int(values.max() - low) + 1)
+
+
+def _string_ranks(column: Column) -> Component:
+    encoded = column.binary().dictionary_encode()
+    places = pc.sort_indices(encoded.dictionary).to_numpy()
+    ranks = np.empty(len(places), np.uint64)
+    ranks[places] = np.arange(len(places), dtype=np.uint64)
+    return Component(ranks[encoded.indices.to_numpy()], max(len(places), 1))
+
+
+def _packed(components: list[Component]) -> Keys:
+    """Neighbouring components share a key as long as their bounds multiply to 64 bits at most."""
+    keys: Keys = []
+    room = 0
+    for values, bound in components:
+        if keys and room >= bound:
+            keys[-1] = keys[-1] * np.uint64(bound) + values
+            room //= bound
+        else:
+            keys.append(values)
+            room = (1 << 64) // max(bound, 1)
+    return keys

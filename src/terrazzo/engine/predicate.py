@@ -1,0 +1,241 @@
+"""Predicates over cells: what a `where` means once it is bound to a schema, and how it is decided.
+
+A test never matches a null, and none but an IS NULL asks for one. A NaN matches no comparison either, `!=`
+included: so reads, deletes and updates agree on which cells a condition is about.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from terrazzo.engine.columns import Column, Mask
+from terrazzo.errors import CorruptionError, InvalidRequestError
+from terrazzo.format.attribute import Attr
+from terrazzo.format.condition import Combination, Combine, Compare, Condition, Op, negate
+from terrazzo.format.datatypes import Datatype
+from terrazzo.format.domain import Dim
+from terrazzo.format.schema import Schema
+
+Field = Attr | Dim
+Columns = Mapping[str, Column]
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A comparison with stored bytes: of one value, or of each member for IN and NOT_IN."""
+
+    op: Op
+    field: str
+    value: bytes = b""
+    members: tuple[bytes, ...] | None = None
+
+    __test__ = False  # not one of pytest's
+
+
+@dataclass(frozen=True, slots=True)
+class NullTest:
+    field: str
+    is_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    children: "tuple[Predicate, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    children: "tuple[Predicate, ...]"
+
+
+Predicate = Test | NullTest | Constant | All | Some
+TRUE, FALSE = Constant(value=True), Constant(value=False)
+
+
+def both(*children: Predicate) -> Predicate:
+    """AND, without what is always true."""
+    kept = [child for child in children if child != TRUE]
+    if FALSE in kept:
+        return FALSE
+    return TRUE if not kept else kept[0] if len(kept) == 1 else All(tuple(kept))
+
+
+def either(*children: Predicate) -> Predicate:
+    """OR, without what is always false."""
+    kept = [child for child in children if child != FALSE]
+    if TRUE in kept:
+        return TRUE
+    return FALSE if not kept else kept[0] if len(kept) == 1 else Some(tuple(kept))
+
+
+def fields_of(predicate: Predicate) -> frozenset[str]:
+    match predicate:
+        case Test(field=name) | NullTest(field=name):
+            return frozenset({name})
+        case All(children) | Some(children):
+            return frozenset().union(*(fields_of(child) for child in children))
+        case _:
+            return frozenset()
+
+
+def evaluate(predicate: Predicate, columns: Columns, schema: Schema, n: int) -> Mask:
+    """Whether the predicate is true, cell by cell."""
+    match predicate:
+        case Constant(value):
+            return np.full(n, value)
+        case NullTest(name, is_null):
+            validity = columns[name].validity
+            if validity is None:
+                return np.full(n, not is_null)
+            return ~validity if is_null else validity.copy()
+        case Test(op, name, value, members):
+            column, field = columns[name], schema.field(name)
+            mask = compare(column, field, op, value, members)
+            if field.datatype.is_float and op in {Op.NE, Op.NOT_IN}:
+                mask &= ~np.isnan(column.values)
+            return mask
+        case All(children):
+            mask = evaluate(children[0], columns, schema, n)
+            for child in children[1:]:
+                mask &= evaluate(child, columns, schema, n)
+            return mask
+        case Some(children):
+            mask = evaluate(children[0], columns, schema, n)
+            for child in children[1:]:
+                mask |= evaluate(child, columns, schema, n)
+            return mask
+
+
+_NUMPY: dict[Op, Callable[[Any, Any], Any]] = {
+    Op.LT: np.less, Op.LE: np.less_equal, Op.GT: np.greater, Op.GE: np.greater_equal,
+    Op.EQ: np.equal, Op.NE: np.not_equal,
+}  # fmt: skip
+_ARROW: dict[Op, Callable[[Any, Any], Any]] = {
+    Op.LT: pc.less, Op.LE: pc.less_equal, Op.GT: pc.greater, Op.GE: pc.greater_equal,
+    Op.EQ: pc.equal, Op.NE: pc.not_equal,
+}  # fmt: skip
+
+
+def compare(column: Column, field: Field, op: Op, value: bytes, members: tuple[bytes, ...] | None) -> Mask:
+    """One test as libtiledb decides it: false for nulls; IEEE rules for NaN."""
+    if op in {Op.ALWAYS_TRUE, Op.ALWAYS_FALSE}:
+        return np.full(len(column), op is Op.ALWAYS_TRUE)
+    if is_bytes(field):
+        mask = _compare_bytes(column, field, op, value, members)
+    else:
+        mask = _compare_numbers(column.values, field, op, value, members)
+    return mask if column.validity is None else mask & column.validity
+
+
+def is_bytes(field: Field) -> bool:
+    """Whether cells compare as strings of bytes and not as numbers."""
+    return field.is_var or field.cell_val_num > 1 or field.datatype.is_string
+
+
+def _compare_numbers(
+    values: NDArray[Any], field: Field, op: Op, value: bytes, members: tuple[bytes, ...] | None
+) -> Mask:
+    dtype = field.datatype.dtype
+    if members is not None:
+        wanted = np.array([number_of(member, field) for member in members], dtype)
+        mask = np.isin(values, wanted)
+        return mask if op is Op.IN else ~mask
+    return np.asarray(_NUMPY[op](values, dtype.type(number_of(value, field))))
+
+
+def number_of(value: bytes, field: Field) -> Any:
+    if len(value) != field.datatype.size:
+        raise CorruptionError(
+            f"a condition compares {field.name!r} ({field.datatype.name}) with {len(value)} bytes"
+        )
+    return np.frombuffer(value, field.datatype.dtype)[0]
+
+
+def _compare_bytes(
+    column: Column, field: Field, op: Op, value: bytes, members: tuple[bytes, ...] | None
+) -> Mask:
+    if column.is_var:
+        cells = column.binary()
+    else:
+        width = field.cell_val_num * field.datatype.size
+        flat = pa.py_buffer(np.ascontiguousarray(column.values))
+        cells = (
+            pa.Array.from_buffers(pa.binary(width), len(column), [None, flat])
+            .cast(pa.binary())
+            .cast(pa.large_binary())
+        )
+    if members is not None:
+        found = pc.is_in(cells, value_set=pa.array(members, pa.large_binary()))
+        mask = np.asarray(found.to_numpy(zero_copy_only=False))
+        return mask if op is Op.IN else np.asarray(~mask)
+    return np.asarray(_ARROW[op](cells, pa.scalar(value, pa.large_binary())).to_numpy(zero_copy_only=False))
+
+
+# -- predicates and stored conditions ------------------------------------------------------------------
+
+
+def of_condition(node: Condition) -> Predicate:
+    """The predicate that a stored tree spells, with our rules for nulls and NaN."""
+    if isinstance(node, Compare):
+        if node.op in {Op.ALWAYS_TRUE, Op.ALWAYS_FALSE}:
+            return TRUE if node.op is Op.ALWAYS_TRUE else FALSE
+        return Test(node.op, node.field, node.value, node.members)
+    if node.combination is Combination.NOT:
+        return of_condition(negate(node.children[0]))
+    children = tuple(of_condition(child) for child in node.children)
+    return both(*children) if node.combination is Combination.AND else either(*children)
+
+
+def to_condition(predicate: Predicate, schema: Schema) -> Condition:
+    """The tree to store, positive: a commit stores its negation.
+
+    What libtiledb chokes on is spelled otherwise. Since no comparison is true of a null, "less than the least"
+    is stored for IS NULL: its negation holds for all but nulls.
+    """
+    match predicate:
+        case Test(op, name, value, members):
+            if members is not None and len(members) == 1:
+                return Compare(Op.EQ if op is Op.IN else Op.NE, name, members[0])
+            return Compare(op, name, value, members)
+        case NullTest(name, is_null):
+            never = _never(schema.field(name))
+            return never if is_null else negate(never)
+        case All(children) | Some(children):
+            how = Combination.AND if isinstance(predicate, All) else Combination.OR
+            return Combine(how, tuple(to_condition(child, schema) for child in children))
+        case Constant(value):
+            never = _never(schema.dims[0])
+            return negate(never) if value else never
+
+
+def _never(field: Field) -> Condition:
+    """A test that is false of every value of a field."""
+    if is_bytes(field):
+        return Compare(Op.LT, field.name, b"")
+    dtype = field.datatype.dtype
+    if dtype.kind == "f":
+        zero = np.zeros(1, dtype).tobytes()
+        return Combine(Combination.AND, (Compare(Op.EQ, field.name, zero), Compare(Op.NE, field.name, zero)))
+    return Compare(Op.LT, field.name, np.array(np.iinfo(dtype).min, dtype).tobytes())
+
+
+def check_testable(field: Field) -> None:
+    """That cells of the field can be compared at all."""
+    if field.is_var and not (field.datatype.is_text or field.datatype is Datatype.BLOB):
+        raise InvalidRequestError(
+            f"{field.name!r} holds a list per cell; only IS NULL and IS NOT NULL can test it"
+        )
+    if field.cell_val_num > 1 and not field.is_var and not field.datatype.is_text:
+        raise InvalidRequestError(
+            f"{field.name!r} holds {field.cell_val_num} values per cell; only IS NULL and IS NOT NULL can test it"
+        )

@@ -1,0 +1,73 @@
+"""Runners: the ways to carry out the tasks of a plan. Local threads here, Spark executors in terrazzo.spark.
+
+A task is frozen, picklable and harmless to run twice; `fn` is a top-level function of (task). Nothing else in
+the engine knows which runner it was given.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Progress = Callable[[int, int], None]
+"""Called with tasks done and tasks in all."""
+
+
+class Runner(Protocol):
+    def map(
+        self, fn: Callable[[Task], Result], tasks: Sequence[Task], progress: Progress | None = None
+    ) -> Iterator[Result]:
+        """Results in the order of the tasks, each as soon as those before it are there."""
+        ...
+
+
+class LocalRunner:
+    """Tasks one after the other: each of them already uses every core for its tiles."""
+
+    def map(
+        self, fn: Callable[[Task], Result], tasks: Sequence[Task], progress: Progress | None = None
+    ) -> Iterator[Result]:
+        for done, task in enumerate(tasks, 1):
+            result = fn(task)
+            if progress is not None:
+                progress(done, len(tasks))
+            yield result
+
+
+def cpu_count() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def _pool(_pid: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(cpu_count(), thread_name_prefix="terrazzo")
+
+
+def run_all(jobs: Iterable[Callable[[], Any]]) -> None:
+    """Run small jobs on every core; the first error is raised once all have stopped.
+
+    Codecs and numpy release the interpreter lock, so threads are enough. Jobs never call this themselves.
+    """
+    todo = list(jobs)
+    if len(todo) <= 1 or cpu_count() == 1:
+        for job in todo:
+            job()
+        return
+    futures: list[Future[Any]] = [
+        _pool(os.getpid()).submit(job) for job in todo
+    ]  # a pool does not survive a fork
+    problem: BaseException | None = None
+    for future in futures:
+        try:
+            future.result()
+        except BaseException as error:
+            if problem is None:
+                problem = error
+                for waiting in futures:
+                    waiting.cancel()
+    if problem is not None:
+        raise problem

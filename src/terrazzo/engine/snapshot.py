@@ -1,0 +1,456 @@
+"""Snapshot: one listing per folder, then an immutable view of the array between two instants.
+
+Everything else is a function of it. Opening costs five listings, the schemas, the ledgers, the conditions
+in the window, and a footer for each visible fragment that no `.meta` tells of.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from terrazzo.engine.fragments import Fragment, load_fragment, of_footer
+from terrazzo.errors import (
+    ArrayNotFoundError,
+    ConflictError,
+    CorruptionError,
+    FormatError,
+    MissingObjectError,
+)
+from terrazzo.format import keys, versions
+from terrazzo.format.commits import Commit, DeleteCommit, UpdateCommit
+from terrazzo.format.enumeration import Enumeration
+from terrazzo.format.filters.aes import Aes256Gcm
+from terrazzo.format.generic_tile import unpack_generic_tile
+from terrazzo.format.keys import CommitKind, TimestampedName
+from terrazzo.format.ledgers import (
+    ConsolidatedFooters,
+    DeleteRecord,
+    UpdateRecord,
+    WriteRecord,
+    salvage_con,
+    unpack_ign,
+    unpack_vac,
+)
+from terrazzo.format.schema import Schema
+from terrazzo.storage.base import Entry, Store
+
+_A = TypeVar("_A")
+_B = TypeVar("_B")
+_PARALLEL = 16
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The instants that a reader looks at, both ends included."""
+
+    since_ms: int
+    at_ms: int
+
+    def contains(self, name: TimestampedName) -> bool:
+        return self.since_ms <= name.start_ms and name.end_ms <= self.at_ms
+
+    def overlaps(self, name: TimestampedName) -> bool:
+        return name.start_ms <= self.at_ms and self.since_ms <= name.end_ms
+
+    def shows(self, name: TimestampedName, *, dense: bool) -> bool:
+        """Whether a fragment of that name takes part; cells that carry times are then judged one by one."""
+        timed = not dense and name.version is not None and name.version >= versions.DELETE_METADATA
+        return self.overlaps(name) if timed else self.contains(name)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCondition:
+    """A `.del` or `.upd` in force."""
+
+    commit: Commit
+    body: DeleteCommit | UpdateCommit
+
+    @property
+    def marker(self) -> str:
+        return self.commit.key
+
+    @property
+    def time_ms(self) -> int:
+        return self.commit.name.start_ms
+
+    @property
+    def order(self) -> tuple[int, str]:
+        return self.time_ms, self.marker
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The names in an array's folders, each listed once."""
+
+    root: tuple[str, ...] = ()
+    root_folders: tuple[str, ...] = ()
+    schemas: tuple[str, ...] = ()
+    commits: tuple[str, ...] = ()
+    footers: tuple[str, ...] = ()
+    metadata: tuple[str, ...] = ()
+
+    @property
+    def is_array(self) -> bool:
+        return bool(self.schemas) or keys.SCHEMA_FILE in self.root
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What the commit files say, all times included."""
+
+    writes: Mapping[str, TimestampedName]  # by fragment key
+    in_con: frozenset[str]  # keys of commits that stand in a .con
+    payloads: Mapping[str, bytes]  # conditions that stand in a .con, by marker
+    conditions: tuple[Commit, ...]  # every .del and .upd, loose or not, each once
+    superseded: tuple[tuple[TimestampedName, tuple[str, ...]], ...]  # each .vac, and the fragments it names
+    problems: tuple[FormatError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    window: Window
+    schema: Schema
+    schema_name: str
+    schemas: Mapping[str, Schema] = field(repr=False)
+    fragments: tuple[Fragment, ...]
+    conditions: tuple[StoredCondition, ...]
+    metadata_names: tuple[TimestampedName, ...]
+    newest_ms: int
+    problems: tuple[FormatError, ...] = ()
+
+    def require_sound(self) -> None:
+        """Raise what is wrong with the commit files: cells that they speak of cannot be told."""
+        if self.problems:
+            raise self.problems[0]
+
+    def schema_of(self, fragment: Fragment) -> Schema:
+        return self.schemas[fragment.schema_name]
+
+    def with_fragments(self, *added: Fragment) -> "Snapshot":
+        """This snapshot and what its holder has committed since."""
+        latest = max(fragment.name.end_ms for fragment in added)
+        return replace(
+            self,
+            window=replace(self.window, at_ms=max(self.window.at_ms, latest)),
+            fragments=tuple(sorted((*self.fragments, *added), key=lambda f: f.order)),
+            newest_ms=max(self.newest_ms, latest),
+        )
+
+    def with_conditions(self, *added: StoredCondition) -> "Snapshot":
+        latest = max(condition.time_ms for condition in added)
+        return replace(
+            self,
+            window=replace(self.window, at_ms=max(self.window.at_ms, latest)),
+            conditions=tuple(sorted((*self.conditions, *added), key=lambda c: c.order)),
+            newest_ms=max(self.newest_ms, latest),
+        )
+
+    def with_schema(self, name: str, schema: Schema, time_ms: int) -> "Snapshot":
+        return replace(
+            self,
+            window=replace(self.window, at_ms=max(self.window.at_ms, time_ms)),
+            schema=schema,
+            schema_name=name,
+            schemas={**self.schemas, name: schema},
+            newest_ms=max(self.newest_ms, time_ms),
+        )
+
+    def with_metadata(self, name: TimestampedName) -> "Snapshot":
+        return replace(
+            self,
+            window=replace(self.window, at_ms=max(self.window.at_ms, name.end_ms)),
+            metadata_names=(*self.metadata_names, name),
+            newest_ms=max(self.newest_ms, name.end_ms),
+        )
+
+
+def take_snapshot(store: Store, window: Window, cipher: Aes256Gcm | None) -> Snapshot:
+    """The array between two instants. A file that a vacuum removes meanwhile costs another try, not an error."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _snapshot(store, window, cipher)
+        except (MissingObjectError, ConflictError) as problem:
+            if attempt == _ATTEMPTS - 1:
+                if isinstance(problem, MissingObjectError):
+                    raise ConflictError(f"{problem}; the array is changing: open it again") from None
+                raise
+    raise AssertionError
+
+
+def _snapshot(store: Store, window: Window, cipher: Aes256Gcm | None) -> Snapshot:
+    listed = list_array(store)
+    if not listed.is_array:
+        raise ArrayNotFoundError(_not_an_array(store, listed))
+    schemas = load_schemas(store, listed, cipher)
+    name = current_schema(schemas, window.at_ms)
+    schema = with_enumerations(store, schemas[name], cipher)
+    schemas[name] = schema
+    ledger = read_ledger(store, listed)
+    fragments = _fragments(store, listed, ledger, window, schemas, cipher, dense=schema.dense)
+    conditions, problems = _conditions(store, ledger, window, cipher)
+    return Snapshot(
+        window=window,
+        schema=schema,
+        schema_name=name,
+        schemas=schemas,
+        fragments=fragments,
+        conditions=conditions,
+        metadata_names=_metadata_names(store, listed, window),
+        newest_ms=_newest(listed),
+        problems=(*ledger.problems, *problems),
+    )
+
+
+def parallel(work: Callable[[_A], _B], items: Iterable[_A]) -> list[_B]:
+    """`work` of every item, many at once: these are small requests that mostly wait."""
+    todo = list(items)
+    if len(todo) <= 1:
+        return [work(item) for item in todo]
+    with ThreadPoolExecutor(min(_PARALLEL, len(todo))) as pool:
+        return list(pool.map(work, todo))
+
+
+def list_array(store: Store) -> Listed:
+    folders = ("", keys.SCHEMA_FOLDER, keys.COMMIT_FOLDER, keys.FOOTER_FOLDER, keys.METADATA_FOLDER)
+    listings = parallel(store.list_level, folders)
+
+    def names(entries: list[Entry]) -> tuple[str, ...]:
+        return tuple(entry.key.rpartition("/")[2] for entry in entries)
+
+    return Listed(
+        root=names(listings[0].files),
+        root_folders=tuple(folder.rpartition("/")[2] for folder in listings[0].folders),
+        schemas=names(listings[1].files),
+        commits=names(listings[2].files),
+        footers=names(listings[3].files),
+        metadata=names(listings[4].files),
+    )
+
+
+def _not_an_array(store: Store, listed: Listed) -> str:
+    if keys.GROUP_FILE in listed.root or keys.GROUP_FOLDER in listed.root_folders:
+        return f"{store.uri} is a group, not an array; open it with Group"
+    if listed.root or listed.root_folders:
+        return f"there is no array at {store.uri}: the folder has no {keys.SCHEMA_FOLDER}"
+    return f"there is no array at {store.uri}"
+
+
+def load_schemas(store: Store, listed: Listed, cipher: Aes256Gcm | None) -> dict[str, Schema]:
+    """Every schema file, oldest first; fragments name the one they were written with."""
+    names = sorted(
+        (n for n in map(TimestampedName.parse, listed.schemas) if n is not None), key=lambda n: n.order
+    )
+    wanted = ([keys.SCHEMA_FILE] if keys.SCHEMA_FILE in listed.root else []) + [str(name) for name in names]
+
+    def load(name: str) -> Schema:
+        key = keys.schema_key(name)
+        try:
+            return Schema.unpack(unpack_generic_tile(store.get(key), cipher))
+        except FormatError as problem:
+            raise problem.at_key(f"{store.uri}/{key}") from None
+
+    return dict(zip(wanted, parallel(load, wanted), strict=True))
+
+
+def current_schema(schemas: Mapping[str, Schema], at_ms: int) -> str:
+    """The newest schema up to the instant; before the first one, the first."""
+    chosen = next(iter(schemas))
+    for name in schemas:
+        parsed = TimestampedName.parse(name)
+        if parsed is None or parsed.end_ms <= at_ms:
+            chosen = name
+    return chosen
+
+
+def with_enumerations(store: Store, schema: Schema, cipher: Aes256Gcm | None) -> Schema:
+    """The schema with the labels that it refers to by file name."""
+
+    def load(item: tuple[str, str]) -> tuple[str, Enumeration]:
+        key = keys.enumeration_key(item[1])
+        try:
+            return item[0], Enumeration.unpack(unpack_generic_tile(store.get(key), cipher))[0]
+        except FormatError as problem:
+            raise problem.at_key(f"{store.uri}/{key}") from None
+
+    if not schema.enum_files:
+        return schema
+    return replace(schema, enums=dict(parallel(load, schema.enum_files.items())))
+
+
+def read_ledger(store: Store, listed: Listed) -> Ledger:
+    loose = [commit for name in listed.commits if (commit := Commit.parse(f"{keys.COMMIT_FOLDER}/{name}"))]
+    loose += [commit for name in listed.root if (commit := Commit.parse(name))]
+    by_kind: dict[CommitKind, list[Commit]] = {kind: [] for kind in CommitKind}
+    for commit in loose:
+        by_kind[commit.kind].append(commit)
+    problems: list[FormatError] = []
+    ignored = {
+        commit.key
+        for _, commits in _contents(store, by_kind[CommitKind.IGNORE], unpack_ign, problems)
+        for commit in commits
+    }
+    writes: dict[str, TimestampedName] = {}
+    in_con: set[str] = set()
+    payloads: dict[str, bytes] = {}
+    conditions: dict[str, Commit] = {}
+    for con, (records, problem) in _contents(store, by_kind[CommitKind.CONSOLIDATED], salvage_con, problems):
+        if problem is not None:
+            problems.append(problem.at_key(f"{store.uri}/{con.key}"))
+        for record in records:
+            commit = Commit(record.name, record.kind)
+            in_con.add(commit.key)
+            if isinstance(record, WriteRecord):
+                if commit.key not in ignored:
+                    writes[commit.fragment_key] = record.name
+            elif isinstance(record, (DeleteRecord, UpdateRecord)):
+                payloads.setdefault(commit.key, record.payload)
+                conditions.setdefault(commit.key, commit)
+    for commit in (*by_kind[CommitKind.WRITE], *by_kind[CommitKind.OK]):
+        writes[commit.fragment_key] = commit.name
+    for name in listed.root_folders:  # before format 5 a fragment is committed once its metadata is there
+        parsed = TimestampedName.parse(name)
+        if parsed is not None and parsed.version is None:
+            writes.setdefault(keys.fragment_key(parsed), parsed)
+    for commit in (*by_kind[CommitKind.DELETE], *by_kind[CommitKind.UPDATE]):
+        conditions.setdefault(commit.key, commit)
+    superseded = tuple(
+        (commit.name, lines)
+        for commit, lines in _contents(store, by_kind[CommitKind.VACUUM], unpack_vac, problems)
+    )
+    return Ledger(
+        writes, frozenset(in_con), payloads, tuple(conditions.values()), superseded, tuple(problems)
+    )
+
+
+def _contents(
+    store: Store, commits: list[Commit], unpack: Callable[[bytes], _B], problems: list[FormatError]
+) -> list[tuple[Commit, _B]]:
+    """What each file says; one that cannot be read is a problem to be told, not the end of the array."""
+
+    def load(commit: Commit) -> Any:
+        try:
+            return unpack(store.get(commit.key))
+        except FormatError as problem:
+            return problem.at_key(f"{store.uri}/{commit.key}")
+
+    read = []
+    for commit, content in zip(commits, parallel(load, commits), strict=True):
+        if isinstance(content, FormatError):
+            problems.append(content)
+        else:
+            read.append((commit, content))
+    return read
+
+
+def visible_names(ledger: Ledger, window: Window, *, dense: bool) -> list[TimestampedName]:
+    """Committed fragments that take part, in the order in which later ones win."""
+    hidden: set[str] = set()
+    for name, lines in ledger.superseded:
+        # Ours: a .vac whose own fragment was never committed hides nothing. libtiledb would lose the cells.
+        if window.shows(name, dense=dense) and keys.fragment_key(name) in ledger.writes:
+            hidden.update(lines)
+    shown = [
+        name for key, name in ledger.writes.items() if key not in hidden and window.shows(name, dense=dense)
+    ]
+    return sorted(shown, key=lambda name: name.order)
+
+
+def _fragments(
+    store: Store, listed: Listed, ledger: Ledger, window: Window, schemas: dict[str, Schema],
+    cipher: Aes256Gcm | None, *, dense: bool,
+) -> tuple[Fragment, ...]:  # fmt: skip
+    names = visible_names(ledger, window, dense=dense)
+    footers = _consolidated_footers(store, listed, cipher) if names else {}
+
+    def load(name: TimestampedName) -> Fragment | None:
+        stored = footers.get(str(name))
+        if stored is not None:
+            return of_footer(name, stored, schemas)
+        if name.version is None and not _has_metadata(store, name):
+            return None
+        return load_fragment(store, name, schemas, cipher)
+
+    return tuple(fragment for fragment in parallel(load, names) if fragment is not None)
+
+
+def _has_metadata(store: Store, name: TimestampedName) -> bool:
+    files = {entry.key.rpartition("/")[2] for entry in store.list(keys.fragment_key(name))}
+    return keys.FRAGMENT_METADATA_FILE in files
+
+
+def _consolidated_footers(store: Store, listed: Listed, cipher: Aes256Gcm | None) -> dict[str, bytes]:
+    """Footers by fragment name, out of every `.meta`. They only save requests: a damaged one is passed over."""
+    files = [f"{keys.FOOTER_FOLDER}/{name}" for name in listed.footers if name.endswith(".meta")]
+    files += [name for name in listed.root if name.endswith(".meta")]
+
+    def load(key: str) -> dict[str, bytes]:
+        try:
+            return ConsolidatedFooters.unpack(unpack_generic_tile(store.get(key), cipher)).footers
+        except FormatError:
+            return {}
+
+    known: dict[str, bytes] = {}
+    for footers in parallel(load, files):
+        for name, footer in footers.items():
+            known.setdefault(name, footer)
+    return known
+
+
+def _conditions(
+    store: Store, ledger: Ledger, window: Window, cipher: Aes256Gcm | None
+) -> tuple[tuple[StoredCondition, ...], list[FormatError]]:
+    wanted = sorted(
+        (c for c in ledger.conditions if window.contains(c.name)), key=lambda c: (c.name.start_ms, c.key)
+    )
+
+    def load(commit: Commit) -> StoredCondition | FormatError:
+        try:
+            stored = ledger.payloads[commit.key] if commit.key in ledger.payloads else store.get(commit.key)
+            return load_condition(commit, stored, cipher)
+        except FormatError as problem:
+            return problem.at_key(f"{store.uri}/{commit.key}")
+
+    loaded = parallel(load, wanted)
+    return (
+        tuple(c for c in loaded if isinstance(c, StoredCondition)),
+        [p for p in loaded if isinstance(p, FormatError)],
+    )
+
+
+def load_condition(commit: Commit, stored: bytes, cipher: Aes256Gcm | None) -> StoredCondition:
+    body = unpack_generic_tile(stored, cipher)
+    kind = UpdateCommit if commit.kind is CommitKind.UPDATE else DeleteCommit
+    return StoredCondition(commit, kind.unpack(body))
+
+
+def _metadata_names(store: Store, listed: Listed, window: Window) -> tuple[TimestampedName, ...]:
+    names = {name: TimestampedName.parse(name) for name in listed.metadata if not name.endswith(".vac")}
+    hidden: set[str] = set()
+    for name in listed.metadata:
+        stem = name.removesuffix(".vac")
+        parsed = TimestampedName.parse(stem)
+        if stem != name and parsed is not None and window.contains(parsed):
+            hidden.update(
+                key.rpartition("/")[2] for key in unpack_vac(store.get(f"{keys.METADATA_FOLDER}/{name}"))
+            )
+    shown = [p for n, p in names.items() if p is not None and n not in hidden and window.contains(p)]
+    return tuple(sorted(shown, key=lambda name: name.order))
+
+
+def _newest(listed: Listed) -> int:
+    stems = (
+        name.partition(".")[0]
+        for group in (listed.schemas, listed.commits, listed.metadata, listed.root_folders)
+        for name in group
+    )
+    newest = 0
+    for stem in stems:
+        try:
+            parsed = TimestampedName.parse(stem)
+        except CorruptionError:
+            continue
+        if parsed is not None:
+            newest = max(newest, parsed.end_ms)
+    return newest

@@ -1,0 +1,220 @@
+"""Scan tasks of sparse arrays to cells: times, regions, duplicates, deletes, updates and conditions resolved.
+
+    tiles → cells of the window and region → deletes and updates → the user's condition
+          → where versions of a cell can meet: the newest one, and only if it passed all that
+
+The newest version is chosen among all versions, deleted ones included: removing it never brings an older one back.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from terrazzo.engine.arrow import arrow_field, to_arrow
+from terrazzo.engine.columns import Column, Mask, concat, constant
+from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
+from terrazzo.engine.fragments import Fragment
+from terrazzo.engine.history import Origin, apply, relevant
+from terrazzo.engine.order import argsort, equals_previous, sort_keys
+from terrazzo.engine.plan import Part, Request, ScanTask, columns_read
+from terrazzo.engine.predicate import evaluate
+from terrazzo.engine.region import Region
+from terrazzo.engine.runner import run_all
+from terrazzo.engine.view import View
+from terrazzo.format.attribute import Attr
+from terrazzo.format.orders import Layout
+from terrazzo.format.schema import Schema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Cells of one fragment. `passed` marks those that are alive and match; the others still hide older ones."""
+
+    columns: dict[str, Column]
+    times: NDArray[np.uint64]
+    passed: Mask | None  # None: all of them
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+def run_scan(view: View, request: Request, task: ScanTask) -> list[Any]:
+    """The cells of a task as record batches, in no particular order."""
+    return [to_batch(columns, request.columns, view.schema) for columns in scan_columns(view, request, task)]
+
+
+def scan_columns(view: View, request: Request, task: ScanTask) -> list[dict[str, Column]]:
+    """The cells of a task, a set of columns per fragment."""
+    found = read_cells(view, request, task)
+    kept = _newest(found, view.schema) if task.distinct else [_passing(cells) for cells in found]
+    return [columns for columns in kept if len(next(iter(columns.values())))]
+
+
+def result_schema(columns: tuple[str, ...], schema: Schema) -> Any:
+    return pa.schema([arrow_field(schema.field(name), schema) for name in columns])
+
+
+def to_batch(columns: Mapping[str, Column], names: tuple[str, ...], schema: Schema) -> Any:
+    arrays = [to_arrow(columns[name], schema.field(name), schema) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, schema=result_schema(names, schema))
+
+
+def read_cells(view: View, request: Request, task: ScanTask) -> list[Cells]:
+    """The cells of every part, newest fragment first: what comes first wins where times are equal."""
+    jobs: list[Callable[[], None]] = []
+    prepared = []
+    for part in sorted(task.parts, key=lambda part: -part.fragment):
+        names = columns_read(view, request, part.fragment, distinct=task.distinct)
+        reader = view.reader(view.snapshot.fragments[part.fragment])
+        prepared.append((part, reader.prepare(names, part.tiles, jobs)))
+    run_all(jobs)
+    return [_cells(view, request, task.region, part, finish()) for part, finish in prepared]
+
+
+def _cells(view: View, request: Request, region: Region, part: Part, columns: dict[str, Column]) -> Cells:
+    snapshot, schema = view.snapshot, view.schema
+    fragment = snapshot.fragments[part.fragment]
+    mask = _and(_in_window(view, columns), _in_region(view, region, part, columns))
+    if mask is not None and not mask.all():
+        columns = {name: column.filter(mask) for name, column in columns.items()}
+    n = len(next(iter(columns.values())))
+    times = _write_times(fragment, columns, n)
+    missing = view.missing(fragment)
+    for attr in schema.attrs:
+        if attr.name in missing:
+            columns[attr.name] = absent(attr, n)
+    conditions = relevant(snapshot.conditions, fragment.name.start_ms, snapshot.window.at_ms)
+    passed: Mask | None = None
+    if conditions or DELETE_TIMESTAMPS in columns:
+        origin = _origin(view, fragment, columns, times, missing)
+        columns, passed = apply(columns, origin, conditions, schema, snapshot.window.at_ms)
+    if request.where is not None:
+        passed = _and(passed, evaluate(request.where, columns, schema, n))
+    return Cells(columns, times, passed)
+
+
+def absent(attr: Attr, n: int) -> Column:
+    """Cells of an attribute that a fragment was written without."""
+    valid = attr.fill_valid if attr.nullable else None
+    return constant(attr.fill, n, attr.datatype, attr.cell_val_num, var=attr.is_var, valid=valid)
+
+
+def _origin(
+    view: View,
+    fragment: Fragment,
+    columns: dict[str, Column],
+    times: NDArray[np.uint64],
+    missing: frozenset[str],
+) -> Origin:
+    if DELETE_TIMESTAMPS not in columns:
+        return Origin(times, missing)
+    return Origin(
+        times,
+        missing,
+        view.reader(fragment).sections.processed,
+        columns[DELETE_TIMESTAMPS].values,
+        columns[DELETE_CONDITION].values,
+    )
+
+
+def _write_times(fragment: Fragment, columns: dict[str, Column], n: int) -> NDArray[np.uint64]:
+    if TIMESTAMPS in columns:
+        return columns[TIMESTAMPS].values
+    return np.broadcast_to(np.uint64(fragment.name.start_ms), (n,))
+
+
+def _in_window(view: View, columns: dict[str, Column]) -> Mask | None:
+    """Cells written within the window, wherever the fragment records that; whatever its name says."""
+    if TIMESTAMPS not in columns:
+        return None
+    window, times = view.snapshot.window, columns[TIMESTAMPS].values
+    return (times >= np.uint64(window.since_ms)) & (times <= np.uint64(window.at_ms))
+
+
+def _in_region(view: View, region: Region, part: Part, columns: dict[str, Column]) -> Mask | None:
+    if region.is_everything:
+        return None
+    boxes = view.reader(view.snapshot.fragments[part.fragment]).sections.rtree.leaves
+    if region.covers(boxes)[part.tiles].all():
+        return None
+    return region.cells([columns[dim.name] for dim in view.schema.dims])
+
+
+def _and(one: Mask | None, other: Mask | None) -> Mask | None:
+    return other if one is None else one if other is None else one & other
+
+
+def _passing(cells: Cells) -> dict[str, Column]:
+    if cells.passed is None or cells.passed.all():
+        return cells.columns
+    return {name: column.filter(cells.passed) for name, column in cells.columns.items()}
+
+
+def _newest(found: list[Cells], schema: Schema) -> list[dict[str, Column]]:
+    """Per fragment, the cells that no other version hides and that passed."""
+    found = [cells for cells in found if len(cells)]
+    if not found:
+        return []
+    coords = [concat([cells.columns[dim.name] for cells in found]) for dim in schema.dims]
+    winners = newest_versions(coords, found, schema)
+    if winners is None:
+        return [_passing(cells) for cells in found]
+    kept, start = [], 0
+    for cells in found:
+        mask = winners[start : start + len(cells)]
+        start += len(cells)
+        passed = mask if cells.passed is None else mask & cells.passed
+        kept.append({name: column.filter(passed) for name, column in cells.columns.items()})
+    return kept
+
+
+def newest_versions(coords: list[Column], found: list[Cells], schema: Schema) -> Mask | None:
+    """Which cells, in the order of `found`, are the newest at their coordinates; None if all are.
+
+    Newest is the latest write time, then the later fragment, then the place in the fragment.
+    """
+    # Hilbert values cost more than they save: any order that puts equals side by side will do.
+    keys = sort_keys(coords, schema, "row-major" if schema.cell_order is Layout.HILBERT else "global")
+    index = argsort(keys)
+    same = equals_previous(keys, index)
+    if not same.any():
+        return None
+    n = len(same)
+    order = np.arange(n) if index is None else index
+    winners = np.zeros(n, bool)
+    if all(cells.times.strides == (0,) for cells in found) and _newest_first(found):
+        winners[order[~same]] = True  # stable: the newest fragment's cell leads its group
+        return winners
+    times = np.concatenate([cells.times for cells in found])
+    several = same.copy()
+    several[:-1] |= same[1:]  # members of groups of two or more
+    winners[order[~several]] = True
+    members = order[several]
+    groups = np.cumsum(~same)[several]
+    ranked = np.lexsort((np.arange(len(members)), ~times[members], groups))
+    first = np.ones(len(members), bool)
+    first[1:] = groups[ranked][1:] != groups[ranked][:-1]
+    winners[members[ranked[first]]] = True
+    return winners
+
+
+def _newest_first(found: list[Cells]) -> bool:
+    times = [int(cells.times[0]) for cells in found]
+    return all(a >= b for a, b in pairwise(times))
+
+
+def joined(batches: list[dict[str, Column]]) -> dict[str, Column]:
+    """All cells in one set of columns."""
+    common = set.intersection(*(set(batch) for batch in batches))
+    return {name: concat([batch[name] for batch in batches]) for name in common}
+
+
+def ordered(columns: dict[str, Column], schema: Schema, order: str) -> dict[str, Column]:
+    """Cells in row-major, col-major or global order."""
+    index = argsort(sort_keys([columns[dim.name] for dim in schema.dims], schema, order))
+    return columns if index is None else {name: column.take(index) for name, column in columns.items()}

@@ -1,0 +1,56 @@
+"""A snapshot together with the store that it was taken from: what plans and tasks read through."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from terrazzo.engine.fetch import FragmentReader
+from terrazzo.engine.fragments import Fragment
+from terrazzo.engine.snapshot import Snapshot
+from terrazzo.format.attribute import Attr
+from terrazzo.format.filters.aes import Aes256Gcm
+from terrazzo.format.schema import Schema
+from terrazzo.storage.base import Store
+
+
+class View:
+    """Keeps the reader of every fragment, and with it the sections that were fetched. Picklable: what was fetched
+    stays behind."""
+
+    def __init__(self, store: Store, snapshot: Snapshot, cipher: Aes256Gcm | None) -> None:
+        self.store, self.snapshot, self.cipher = store, snapshot, cipher
+        self._readers: dict[str, FragmentReader] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return View, (self.store, self.snapshot, self.cipher)
+
+    @property
+    def schema(self) -> Schema:
+        return self.snapshot.schema
+
+    def reader(self, fragment: Fragment) -> FragmentReader:
+        found = self._readers.get(fragment.key)
+        if found is None:
+            schema = self.snapshot.schema_of(fragment)
+            found = self._readers[fragment.key] = FragmentReader(self.store, fragment, schema, self.cipher)
+        return found
+
+    def following(self, snapshot: Snapshot) -> "View":
+        """The view of a later snapshot of the same array; what is known of the fragments is kept."""
+        later = View(self.store, snapshot, self.cipher)
+        kept = {fragment.key for fragment in snapshot.fragments}
+        later._readers = {key: reader for key, reader in self._readers.items() if key in kept}
+        return later
+
+    def missing(self, fragment: Fragment) -> frozenset[str]:
+        """Attributes of the read schema that a fragment does not hold, or holds as something else."""
+        own: Mapping[str, Attr] = {attr.name: attr for attr in self.snapshot.schema_of(fragment).attrs}
+        return frozenset(attr.name for attr in self.schema.attrs if not same_cells(attr, own.get(attr.name)))
+
+
+def same_cells(attr: Attr, other: Attr | None) -> bool:
+    """Whether cells of both are the same bytes: type, values per cell and nullability agree."""
+    return other is not None and (attr.datatype, attr.cell_val_num, attr.nullable) == (
+        other.datatype,
+        other.cell_val_num,
+        other.nullable,
+    )

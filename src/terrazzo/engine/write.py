@@ -1,0 +1,171 @@
+"""Writes: columns to ordered cells to fragments, any number of them under one commit."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from terrazzo.engine.clock import new_name
+from terrazzo.engine.columns import Column, concat
+from terrazzo.engine.commit import commit_fragments, put_fragment
+from terrazzo.engine.dense import Box, shape_of, to_tiles
+from terrazzo.engine.encode import EncodedFragment, encode_dense, encode_sparse
+from terrazzo.engine.fragments import Fragment
+from terrazzo.engine.order import argsort, equals_previous, sort_keys
+from terrazzo.engine.runner import run_all
+from terrazzo.engine.tables import as_batches, columns_of
+from terrazzo.errors import InvalidRequestError
+from terrazzo.format.domain import Dim
+from terrazzo.format.filters.aes import Aes256Gcm
+from terrazzo.format.fragment import dense_tile_cells
+from terrazzo.format.schema import Schema
+from terrazzo.storage.base import Store
+
+FRAGMENT_SIZE = 1 << 30
+"""Bytes of columns that are sorted at once; a longer input becomes several fragments under one commit."""
+
+
+def write_sparse(
+    store: Store, schema: Schema, schema_name: str, data: Any, time_ms: int, cipher: Aes256Gcm | None,
+    fragment_size: int = FRAGMENT_SIZE,
+) -> tuple[Fragment, ...]:  # fmt: skip
+    """Write and commit; no cells at all leave nothing behind."""
+    written: list[Fragment] = []
+    for columns in gathered(data, schema, fragment_size):
+        encoded = sparse_fragment(columns, schema, schema_name, time_ms, cipher)
+        put_fragment(store, encoded)
+        written.append(encoded.fragment)
+    commit_fragments(store, [fragment.name for fragment in written])
+    return tuple(written)
+
+
+def gathered(data: Any, schema: Schema, size: int) -> Iterator[dict[str, Column]]:
+    """Input batches joined until they fill a fragment; every batch is checked before the first put."""
+    names = [field.name for field in schema.fields]
+    waiting: list[dict[str, Column]] = []
+    held = 0
+    for batch in as_batches(data):
+        columns = columns_of(batch, schema, names)
+        n = len(columns[schema.dims[0].name])
+        if not n:
+            continue
+        for dim in schema.dims:
+            check_domain(columns[dim.name], dim, schema)
+        waiting.append(columns)
+        held += sum(column.nbytes for column in columns.values())
+        if held >= size:
+            yield _joined(waiting, names)
+            waiting, held = [], 0
+    if waiting:
+        yield _joined(waiting, names)
+
+
+def _joined(waiting: list[dict[str, Column]], names: Iterable[str]) -> dict[str, Column]:
+    return {name: concat([columns[name] for columns in waiting]) for name in names}
+
+
+def check_domain(column: Column, dim: Dim, schema: Schema) -> None:
+    """That every coordinate lies in the domain, and in the current domain if there is one."""
+    domain: Any = dim.domain
+    if schema.current_domain is not None:
+        domain = schema.current_domain[schema.dims.index(dim)]
+    if column.is_var:
+        if schema.current_domain is not None and domain is not None:
+            _check_strings(column, dim, domain)
+        return
+    assert domain is not None
+    values = column.values
+    if dim.datatype.is_float and np.isnan(values).any():
+        raise InvalidRequestError(
+            f"row {int(np.argmax(np.isnan(values)))}: NaN is no coordinate of {dim.name!r}"
+        )
+    low, high = values.dtype.type(domain[0]), values.dtype.type(domain[1])
+    if values.min() < low or values.max() > high:
+        row = int(np.argmax((values < low) | (values > high)))
+        raise InvalidRequestError(
+            f"row {row}: {dim.name} = {values[row].item()} lies outside the domain {domain[0]} to {domain[1]}"
+        )
+
+
+def _check_strings(column: Column, dim: Dim, domain: Any) -> None:
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    low, high = (end if isinstance(end, bytes) else str(end).encode() for end in domain)
+    cells = column.binary()
+    kind = pa.large_binary()
+    outside = pc.or_(pc.less(cells, pa.scalar(low, kind)), pc.greater(cells, pa.scalar(high, kind)))
+    if high and pc.any(outside).as_py():
+        row = int(np.argmax(outside.to_numpy(zero_copy_only=False)))
+        raise InvalidRequestError(
+            f"row {row}: {dim.name} = {cells[row].as_py()!r} lies outside the current domain {low!r} to {high!r}"
+        )
+
+
+def sparse_fragment(
+    columns: Mapping[str, Column], schema: Schema, schema_name: str, time_ms: int, cipher: Aes256Gcm | None
+) -> EncodedFragment:
+    """One fragment out of unordered cells."""
+    ordered = in_global_order(columns, schema)
+    return encode_sparse(new_name(time_ms), schema, schema_name, ordered, cipher=cipher)
+
+
+def in_global_order(columns: Mapping[str, Column], schema: Schema) -> dict[str, Column]:
+    """The cells sorted; InvalidRequestError where two share coordinates and the schema forbids that."""
+    keys = sort_keys([columns[dim.name] for dim in schema.dims], schema)
+    index = argsort(keys)
+    if not schema.allows_duplicates:
+        same = equals_previous(keys, index)
+        if same.any():
+            place = int(np.argmax(same))
+            raise _duplicate(columns, schema, place if index is None else int(index[place]))
+    if index is None:
+        return dict(columns)
+    moved: dict[str, Column] = {}
+
+    def move(name: str) -> None:
+        moved[name] = columns[name].take(index)
+
+    run_all([lambda name=name: move(name) for name in columns])  # type: ignore[misc]
+    return {name: moved[name] for name in columns}
+
+
+def _duplicate(columns: Mapping[str, Column], schema: Schema, row: int) -> InvalidRequestError:
+    told = []
+    for dim in schema.dims:
+        column = columns[dim.name]
+        value = column.binary()[row].as_py() if column.is_var else column.values[row].item()
+        told.append(f"{dim.name}={value!r}")
+    return InvalidRequestError(
+        f"two cells at {', '.join(told)}; drop one of them, or create the array with allows_duplicates=True"
+    )
+
+
+def write_dense(
+    store: Store, schema: Schema, schema_name: str, columns: Mapping[str, Column], box: Box, time_ms: int,
+    cipher: Aes256Gcm | None,
+) -> tuple[Fragment, ...]:  # fmt: skip
+    encoded = dense_fragment(schema, schema_name, columns, box, time_ms, cipher)
+    put_fragment(store, encoded)
+    commit_fragments(store, [encoded.fragment.name])
+    return (encoded.fragment,)
+
+
+def dense_fragment(
+    schema: Schema,
+    schema_name: str,
+    columns: Mapping[str, Column],
+    box: Box,
+    time_ms: int,
+    cipher: Aes256Gcm | None,
+) -> EncodedFragment:
+    """One fragment out of the cells of a box in row-major order."""
+    cells = prod(shape_of(box))
+    for name, column in columns.items():
+        if len(column) != cells:
+            raise InvalidRequestError(f"column {name!r} has {len(column)} cells; the region holds {cells}")
+    tiled, written = to_tiles(columns, box, schema)
+    return encode_dense(
+        new_name(time_ms), schema, schema_name, tiled, box, dense_tile_cells(schema), written, cipher=cipher
+    )
