@@ -9,13 +9,21 @@ import pytest
 from terrazzo.format.chunks import cut_cells
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters.aes import Aes256Gcm
+from terrazzo.format.filters.bit_width import BitWidthReduction
+from terrazzo.format.filters.bitshuffle import BitShuffle
+from terrazzo.format.filters.byteshuffle import ByteShuffle
 from terrazzo.format.filters.checksum import Md5, Sha256
 from terrazzo.format.filters.compress import Bzip2, Gzip, Lz4, Zstd
+from terrazzo.format.filters.delta import Delta
 from terrazzo.format.filters.dictionary import Dictionary
+from terrazzo.format.filters.double_delta import DoubleDelta
 from terrazzo.format.filters.noop import NoOp
 from terrazzo.format.filters.pipeline import Pipeline
+from terrazzo.format.filters.positive_delta import PositiveDelta
 from terrazzo.format.filters.rle import Rle
+from terrazzo.format.filters.scale_float import ScaleFloat
 from terrazzo.format.filters.webp import ColourFormat, WebP
+from terrazzo.format.filters.xor import Xor
 from terrazzo.format.generic_tile import pack_generic_tile, unpack_generic_tile
 from terrazzo.format.tile import PLACEHOLDER_OFFSETS, TileCodec, _chunks
 from terrazzo.format.wire import Cursor
@@ -32,7 +40,19 @@ THEIRS = {
     Md5: lambda f: tiledb.ChecksumMD5Filter(),
     Sha256: lambda f: tiledb.ChecksumSHA256Filter(),
     Dictionary: lambda f: tiledb.DictionaryFilter(),
+    ByteShuffle: lambda f: tiledb.ByteShuffleFilter(),
+    BitShuffle: lambda f: tiledb.BitShuffleFilter(),
+    Xor: lambda f: tiledb.XORFilter(),
+    BitWidthReduction: lambda f: tiledb.BitWidthReductionFilter(f.max_window),
+    PositiveDelta: lambda f: tiledb.PositiveDeltaFilter(f.max_window),
+    ScaleFloat: lambda f: tiledb.FloatScaleFilter(f.scale, f.offset, f.byte_width),
+    Delta: lambda f: tiledb.DeltaFilter(f.level, reinterp_dtype=_theirs_type(f.reinterpret)),
+    DoubleDelta: lambda f: tiledb.DoubleDeltaFilter(f.level, reinterp_dtype=_theirs_type(f.reinterpret)),
 }
+
+
+def _theirs_type(datatype):
+    return None if datatype is None else datatype.dtype
 
 
 def theirs(filters):
@@ -107,10 +127,23 @@ FIXED = [
     (Sha256(), Zstd(), Md5(), Lz4()),
     (NoOp(), Rle(), Md5(), Gzip()),
 ]
+ELEMENT_WISE = [
+    (ByteShuffle(), Gzip()),
+    (BitShuffle(), Bzip2()),
+    (ByteShuffle(), BitWidthReduction(), Md5(), Lz4()),
+    (DoubleDelta(), Gzip()),
+    (Delta(), BitShuffle(), Gzip(), Sha256()),
+    (Xor(), BitWidthReduction(), ByteShuffle(), Gzip()),
+    (BitWidthReduction(), ByteShuffle(), Zstd(), Md5()),
+    (Rle(), ByteShuffle(), Md5(), Bzip2()),
+    (Delta(Datatype.UINT8), BitWidthReduction(), ByteShuffle(), Gzip()),
+    (DoubleDelta(Datatype.INT16), ByteShuffle(), Gzip(), Md5()),
+    (Sha256(), Xor(), Delta(), Gzip()),
+]
 NOT_REPRODUCED = (Zstd, Lz4)  # another release of the same library may choose other bytes
 
 
-@pytest.mark.parametrize("filters", FIXED, ids=str)
+@pytest.mark.parametrize("filters", FIXED + ELEMENT_WISE, ids=str)
 def test_a_fixed_tile_of_libtiledb_is_read_and_reproduced(tmp_path, filters):
     stored = write_fixed(tmp_path / "a", INT32, filters)
     codec = TileCodec(Pipeline(filters), Datatype.INT32, 4)
@@ -119,6 +152,43 @@ def test_a_fixed_tile_of_libtiledb_is_read_and_reproduced(tmp_path, filters):
     assert codec.decode(codec.encode(INT32), INT32.nbytes).tobytes() == INT32.tobytes()
     if not any(isinstance(each, NOT_REPRODUCED) for each in filters):
         assert codec.encode(INT32) == stored
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        (PositiveDelta(), BitWidthReduction(), ByteShuffle(), Gzip()),
+        (PositiveDelta(100), Xor(), Md5(), Gzip()),
+        (PositiveDelta(), Gzip(), Md5(), Sha256()),
+    ],
+    ids=str,
+)
+def test_a_rising_column_is_read_and_reproduced(tmp_path, filters):
+    values = np.arange(0, 40_000, 2, dtype=np.uint64)
+    codec = TileCodec(Pipeline(filters), Datatype.UINT64, 8)
+    stored = write_fixed(tmp_path / "a", values, filters)
+
+    assert codec.decode(stored, values.nbytes).tobytes() == values.tobytes()
+    assert codec.encode(values) == stored
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        (ScaleFloat(0.5, 10.0, 2), BitWidthReduction(), ByteShuffle(), Gzip()),
+        (ScaleFloat(0.25, 0.0, 4), Delta(), Md5(), Gzip()),
+        (Xor(), BitShuffle(), Gzip()),
+        (ScaleFloat(0.5, 0.0, 8), Rle(), Gzip()),
+    ],
+    ids=str,
+)
+def test_a_column_of_floats_is_read_and_reproduced(tmp_path, filters):
+    values = np.repeat(np.arange(-5000, 5000) * 0.5, 3)
+    codec = TileCodec(Pipeline(filters), Datatype.FLOAT64, 8)
+    stored = write_fixed(tmp_path / "a", values, filters)
+
+    assert codec.decode(stored, values.nbytes).tobytes() == values.tobytes()
+    assert codec.encode(values) == stored
 
 
 @pytest.mark.parametrize("cell_size", [1, 2, 3, 7, 24, 1000, 40000, 65536, 65537, 70001])
@@ -185,6 +255,10 @@ EMPTY = [
     (Sha256(), Md5()),
     (Md5(), Gzip()),
     (Rle(), Gzip(), Md5()),
+    (ByteShuffle(),),
+    (ByteShuffle(), Gzip()),
+    (BitShuffle(), Gzip()),
+    (Md5(), ByteShuffle(), Gzip()),
 ]
 
 
@@ -195,6 +269,24 @@ def test_a_tile_of_empty_cells_is_one_chunk_of_nothing_that_passes_the_filters(t
 
     assert codec.decode(stored, 0).tobytes() == b""
     assert codec.encode(b"", np.zeros(5, np.uint64)) == stored
+
+
+@pytest.mark.parametrize("filter_", [DoubleDelta(), Delta(), BitWidthReduction(), PositiveDelta()])
+def test_a_tile_without_chunks_is_what_libtiledb_reads_as_empty_cells(tmp_path, filter_):
+    # Its own writer divides by zero in some of these filters; a checksum stands in for them.
+    _, stored = write_cells(tmp_path / "a", [np.array([], np.int32)] * 5, np.int32, (Md5(),))
+    codec = TileCodec(Pipeline((filter_,)), Datatype.INT32, 4, var=True)
+    ours = codec.encode(b"", np.zeros(5, np.uint64))
+    (file,) = (tmp_path / "a").glob("__fragments/*/a0_var.tdb")
+    (footer,) = (tmp_path / "a").glob("__fragments/*/__fragment_metadata.tdb")
+    sizes = footer.read_bytes()
+    old, new = (len(each).to_bytes(8, "little") for each in (stored, ours))
+    file.write_bytes(ours)
+    footer.write_bytes(sizes[:-700] + sizes[-700:].replace(old, new))
+
+    assert ours == bytes(8)
+    with tiledb.open(str(tmp_path / "a")) as array:
+        assert [len(cell) for cell in array[:]["a"]] == [0] * 5
 
 
 STRINGS = {

@@ -12,12 +12,20 @@ from terrazzo.errors import CorruptionError, UnsupportedFeatureError
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.filters.base import Element, Filter, FilterCode, Parts
+from terrazzo.format.filters.bit_width import BitWidthReduction
+from terrazzo.format.filters.bitshuffle import BitShuffle
+from terrazzo.format.filters.byteshuffle import ByteShuffle
 from terrazzo.format.filters.checksum import Md5, Sha256
 from terrazzo.format.filters.compress import Bzip2, Gzip, Lz4, Zstd
+from terrazzo.format.filters.delta import Delta
 from terrazzo.format.filters.dictionary import Dictionary
+from terrazzo.format.filters.double_delta import DoubleDelta
 from terrazzo.format.filters.noop import NoOp
+from terrazzo.format.filters.positive_delta import PositiveDelta
 from terrazzo.format.filters.rle import Rle
+from terrazzo.format.filters.scale_float import ScaleFloat
 from terrazzo.format.filters.webp import WebP
+from terrazzo.format.filters.xor import Xor
 from terrazzo.format.wire import Cursor, Writer
 
 MAX_CHUNK_SIZE = 65536
@@ -32,10 +40,18 @@ _CLASSES: tuple[type[Filter], ...] = (
     Lz4,
     Rle,
     Bzip2,
+    DoubleDelta,
+    BitWidthReduction,
+    BitShuffle,
+    ByteShuffle,
+    PositiveDelta,
     Md5,
     Sha256,
     Dictionary,
+    ScaleFloat,
+    Xor,
     WebP,
+    Delta,
 )
 
 FILTERS: dict[int, type[Filter]] = {int(filter_class.code): filter_class for filter_class in _CLASSES}

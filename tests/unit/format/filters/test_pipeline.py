@@ -1,15 +1,24 @@
 import pytest
 
 from terrazzo.errors import CorruptionError, UnsupportedFeatureError
+from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.filters.base import FilterCode
+from terrazzo.format.filters.bit_width import BitWidthReduction
+from terrazzo.format.filters.bitshuffle import BitShuffle
+from terrazzo.format.filters.byteshuffle import ByteShuffle
 from terrazzo.format.filters.checksum import Md5, Sha256
 from terrazzo.format.filters.compress import Bzip2, Gzip, Lz4, Zstd
+from terrazzo.format.filters.delta import Delta
 from terrazzo.format.filters.dictionary import Dictionary
+from terrazzo.format.filters.double_delta import DoubleDelta
 from terrazzo.format.filters.noop import NoOp
 from terrazzo.format.filters.pipeline import FILTERS, Pipeline
+from terrazzo.format.filters.positive_delta import PositiveDelta
 from terrazzo.format.filters.rle import Rle
+from terrazzo.format.filters.scale_float import ScaleFloat
 from terrazzo.format.filters.webp import WebP
+from terrazzo.format.filters.xor import Xor
 from terrazzo.format.wire import Cursor, Writer
 
 
@@ -28,9 +37,21 @@ def test_a_pipeline_is_chunk_size_count_and_per_filter_code_and_options() -> Non
 
 
 def test_every_filter_comes_back_from_its_options() -> None:
-    pipeline = Pipeline(
-        (NoOp(), Gzip(), Zstd(4), Lz4(), Rle(), Bzip2(2), Md5(), Sha256(), Dictionary(), WebP()), 1000
+    plain = (NoOp(), Gzip(), Zstd(4), Lz4(), Rle(), Bzip2(2), Md5(), Sha256(), Dictionary(), WebP())
+    element_wise = (
+        DoubleDelta(),
+        DoubleDelta(Datatype.INT32),
+        Delta(),
+        Delta(Datatype.UINT8),
+        BitWidthReduction(),
+        BitWidthReduction(99),
+        PositiveDelta(7),
+        BitShuffle(),
+        ByteShuffle(),
+        Xor(),
+        ScaleFloat(0.5, 1.5, 2),
     )
+    pipeline = Pipeline(plain + element_wise, 1000)
 
     assert Pipeline.unpack(Cursor(packed(pipeline)), 22) == pipeline
 

@@ -1,0 +1,189 @@
+"""Tiles of any pipeline come back, damage is a FormatError, and chunks are cut as the plain walk cuts."""
+
+import itertools
+from contextlib import suppress
+
+import numpy as np
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from terrazzo.errors import FormatError, InvalidRequestError
+from terrazzo.format.chunks import cut_var_cells
+from terrazzo.format.datatypes import Datatype
+from terrazzo.format.filters.aes import Aes256Gcm
+from terrazzo.format.filters.base import Filter
+from terrazzo.format.filters.bit_width import BitWidthReduction
+from terrazzo.format.filters.bitshuffle import BitShuffle
+from terrazzo.format.filters.byteshuffle import ByteShuffle
+from terrazzo.format.filters.checksum import Md5, Sha256
+from terrazzo.format.filters.compress import Bzip2, Gzip, Lz4, Zstd
+from terrazzo.format.filters.delta import Delta
+from terrazzo.format.filters.dictionary import Dictionary
+from terrazzo.format.filters.double_delta import DoubleDelta
+from terrazzo.format.filters.noop import NoOp
+from terrazzo.format.filters.pipeline import Pipeline
+from terrazzo.format.filters.positive_delta import PositiveDelta
+from terrazzo.format.filters.rle import Rle
+from terrazzo.format.filters.scale_float import ScaleFloat
+from terrazzo.format.filters.xor import Xor
+from terrazzo.format.generic_tile import pack_generic_tile, unpack_generic_tile
+from terrazzo.format.tile import TileCodec
+from terrazzo.format.wire import Cursor, Writer
+
+_counter = itertools.count()
+CIPHER = Aes256Gcm(bytes(range(32)), lambda: next(_counter).to_bytes(12, "big"))
+PLAIN = [NoOp(), Gzip(1), Zstd(), Lz4(), Bzip2(), Md5(), Sha256()]
+
+ciphers = st.sampled_from([None, CIPHER])
+plain_filters = st.lists(st.sampled_from(PLAIN), max_size=4)
+words = st.sampled_from([b"", b"a", b"ab", b"x" * 300]) | st.binary(max_size=12)
+cells = st.lists(words, max_size=60) | st.lists(words, max_size=6).map(lambda some: some * 50)
+
+
+def damaged(draw, stored: bytes) -> bytes:
+    kind = draw(st.sampled_from(["cut", "grow", "change"]))
+    if kind == "cut":
+        return stored[: draw(st.integers(0, len(stored) - 1))]
+    if kind == "grow":
+        return stored + draw(st.binary(min_size=1, max_size=9))
+    changed = bytearray(stored)
+    for _ in range(draw(st.integers(1, 4))):
+        changed[draw(st.integers(0, len(changed) - 1))] = draw(st.sampled_from([0, 1, 2, 127, 128, 255]))
+    return bytes(changed)
+
+
+def fitting(datatype: Datatype) -> list[Filter]:
+    """Filters that take this datatype; all of those that follow must take what it becomes."""
+    filters = [*PLAIN, ByteShuffle(), BitShuffle(), Xor(), Rle()]
+    if datatype.is_float:
+        return [*filters, ScaleFloat(0.5, 3.0, 2), ScaleFloat(1.0, 0.0, 8), Delta(Datatype.UINT8)]
+    return [*filters, Delta(), DoubleDelta(), BitWidthReduction(), BitWidthReduction(24), PositiveDelta()]
+
+
+@st.composite
+def pipelines(draw, datatype: Datatype) -> Pipeline:
+    filters: list[Filter] = []
+    for _ in range(draw(st.integers(0, 4))):
+        filters.append(draw(st.sampled_from(fitting(datatype))))
+        datatype = filters[-1].output_type(datatype)
+    return Pipeline(tuple(filters))
+
+
+@st.composite
+def tiles(draw) -> tuple[TileCodec, bytes, bytes]:
+    """A codec, bytes of whole cells, and their tile; what a filter refuses is not asked for."""
+    datatype = draw(
+        st.sampled_from([Datatype.INT8, Datatype.UINT16, Datatype.INT32, Datatype.UINT64, Datatype.FLOAT64])
+    )
+    n_values = draw(st.sampled_from([1, 1, 3]))
+    codec = TileCodec(draw(pipelines(datatype)), datatype, n_values * datatype.size, cipher=draw(ciphers))
+    n_values *= draw(st.sampled_from([0, 1, 2, 7, 100, 9000, 20_000]))
+    few = draw(st.lists(st.integers(0, 100), min_size=1, max_size=20))
+    values = np.resize(few, n_values)
+    if draw(st.booleans()):
+        values = np.sort(values)
+    data = values.astype(datatype.dtype).tobytes()
+    try:
+        return codec, data, codec.encode(data)
+    except InvalidRequestError:
+        reject()
+
+
+@given(tile=tiles())
+@settings(deadline=None)
+def test_a_tile_comes_back_whatever_the_pipeline(tile) -> None:
+    codec, data, stored = tile
+
+    assert codec.decode(stored, len(data)).tobytes() == data
+
+
+@given(tile=tiles(), draw=st.data())
+@settings(deadline=None, max_examples=300)
+def test_a_damaged_tile_is_a_format_error_or_other_bytes(tile, draw) -> None:
+    codec, data, stored = tile
+    stored = damaged(draw.draw, stored)
+
+    with suppress(FormatError):
+        assert codec.decode(stored, len(data)).nbytes == len(data)
+
+
+@given(
+    some=cells,
+    first=st.sampled_from([Rle(), Dictionary()]),
+    rest=plain_filters,
+    datatype=st.sampled_from([Datatype.STRING_ASCII, Datatype.STRING_UTF8]),
+    cipher=ciphers,
+    draw=st.data(),
+)
+@settings(deadline=None)
+def test_strings_that_hold_their_offsets_come_back_or_are_a_format_error(
+    some, first, rest, datatype, cipher, draw
+) -> None:
+    data, offsets = b"".join(some), np.cumsum([0, *map(len, some)][:-1], dtype=np.uint64)
+    codec = TileCodec(Pipeline((first, *rest)), datatype, 1, var=True, cipher=cipher)
+    stored = codec.encode(data, offsets)
+
+    content, found = codec.decode_strings(stored, len(data), len(some))
+
+    assert content.tobytes() == data
+    assert found.tolist() == offsets.tolist()
+    with suppress(FormatError):
+        assert len(codec.decode_strings(damaged(draw.draw, stored), len(data), len(some))[1]) == len(some)
+
+
+@given(body=st.binary(max_size=500), cipher=ciphers, draw=st.data())
+@settings(deadline=None)
+def test_a_generic_tile_comes_back_or_is_a_format_error(body, cipher, draw) -> None:
+    stored = pack_generic_tile(body, cipher)
+
+    assert unpack_generic_tile(stored, cipher) == body
+    # The byte that says whether a tile is encrypted may be damaged: then a key is missing or unwanted.
+    with suppress(FormatError, InvalidRequestError):
+        unpack_generic_tile(damaged(draw.draw, stored), cipher)
+
+
+@given(filters=plain_filters, draw=st.data())
+@settings(deadline=None)
+def test_a_damaged_pipeline_is_a_format_error_or_another_pipeline(filters, draw) -> None:
+    writer = Writer()
+    Pipeline(tuple(filters)).pack(writer)
+
+    with suppress(FormatError):
+        Pipeline.unpack(Cursor(damaged(draw.draw, bytes(writer))), 22)
+
+
+def plain_walk(size: int, target: int, sizes: list[int]) -> list[int]:
+    """Cell by cell, as the rules are told."""
+    if size == target:
+        return [size]
+    ends, at, current = [], 0, 0
+    for i, length in enumerate(sizes):
+        if current + length <= target:
+            current += length
+        elif current <= target // 2 or current + length <= target + target // 2:
+            ends.append(at + length)
+            current = 0
+        else:
+            ends.append(at)
+            current = length
+            if length > target and i < len(sizes) - 1:
+                ends.append(at + length)
+                current = 0
+        at += length
+    return [*ends, size]
+
+
+@given(
+    st.lists(
+        st.sampled_from([0, 1, 7, 32767, 32768, 32769, 65535, 65536, 65537, 98304, 98305])
+        | st.integers(0, 120_000),
+        min_size=1,
+        max_size=40,
+    ).filter(sum)
+)
+@settings(deadline=None)
+def test_the_search_for_cuts_equals_the_walk_over_cells(sizes) -> None:
+    offsets = np.cumsum([0, *sizes][:-1], dtype=np.uint64)
+    size = sum(sizes)
+
+    assert cut_var_cells(size, 1, offsets) == plain_walk(size, min(65536, size), sizes)
