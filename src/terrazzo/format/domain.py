@@ -229,10 +229,11 @@ def _tile(name: str, datatype: Datatype, low: Number, high: Number, tile: Any) -
     if not 1 <= number <= width:
         raise InvalidRequestError(f"the tile of {name!r} is {number}; the domain holds {width} values")
     largest = int(np.iinfo(datatype.dtype).max)
-    if low + -(-width // number) * number - 1 > largest:
+    last_whole = low + (largest - low + 1) // number * number - 1
+    if high > last_whole:
         raise InvalidRequestError(
             f"the last tile of {name!r} reaches beyond {datatype.name}; "
-            f"end the domain at {largest - number} or below"
+            f"end the domain at {last_whole} or below"
         )
     return number
 
