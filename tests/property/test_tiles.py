@@ -52,19 +52,20 @@ def damaged(draw, stored: bytes) -> bytes:
     return bytes(changed)
 
 
-def fitting(datatype: Datatype) -> list[Filter]:
-    """Filters that take this datatype; all of those that follow must take what it becomes."""
+def fitting(datatype: Datatype, *, first: bool) -> list[Filter]:
+    """Filters that take this datatype. Scaling keeps numbers, but not just any bytes."""
     filters = [*PLAIN, ByteShuffle(), BitShuffle(), Xor(), Rle()]
-    if datatype.is_float:
-        return [*filters, ScaleFloat(0.5, 3.0, 2), ScaleFloat(1.0, 0.0, 8), Delta(Datatype.UINT8)]
-    return [*filters, Delta(), DoubleDelta(), BitWidthReduction(), BitWidthReduction(24), PositiveDelta()]
+    if not datatype.is_float:
+        return [*filters, Delta(), DoubleDelta(), BitWidthReduction(), BitWidthReduction(24), PositiveDelta()]
+    scales = [ScaleFloat(0.5, 3.0, 2), ScaleFloat(1.0, 0.0, 8)] if first else []
+    return [*filters, *scales, Delta(Datatype.UINT8)]
 
 
 @st.composite
 def pipelines(draw, datatype: Datatype) -> Pipeline:
     filters: list[Filter] = []
     for _ in range(draw(st.integers(0, 4))):
-        filters.append(draw(st.sampled_from(fitting(datatype))))
+        filters.append(draw(st.sampled_from(fitting(datatype, first=not filters))))
         datatype = filters[-1].output_type(datatype)
     return Pipeline(tuple(filters))
 

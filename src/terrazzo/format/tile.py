@@ -124,6 +124,7 @@ class TileCodec:
         view = memoryview(data) if not isinstance(data, np.ndarray) else _bytes_of(data)
         if self.var:
             offsets = _checked_offsets(offsets, len(view))
+            self._refuse_late_string_filters()
             if self._strings is not None:
                 chunk = self._filters.encode(self._strings.encode_strings(view, offsets), self._elements)
                 return b"".join((U64.pack(1), *_chunk(len(view), chunk)))
@@ -135,6 +136,13 @@ class TileCodec:
             n_chunks, start = n_chunks + 1, end
         pieces[0] = U64.pack(n_chunks)
         return b"".join(pieces)
+
+    def _refuse_late_string_filters(self) -> None:
+        text = self.datatype in {Datatype.STRING_ASCII, Datatype.STRING_UTF8}
+        if text and any(isinstance(each, (Rle, Dictionary)) for each in self.pipeline.filters[1:]):
+            raise InvalidRequestError(
+                "RLE or dictionary of variable-length text must be the first filter, and be there once"
+            )
 
     def _cut(self, size: int, offsets: NDArray[np.uint64] | None) -> list[int]:
         """Where each chunk ends."""

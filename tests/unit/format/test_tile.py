@@ -182,6 +182,14 @@ def test_offsets_that_are_none_are_refused(offsets) -> None:
         codec(var=True).encode(b"abcd", given)
 
 
+@pytest.mark.parametrize("filters", [(Md5(), Rle()), (Zstd(), Dictionary()), (Rle(), Rle())])
+def test_a_string_filter_that_is_not_first_is_refused(filters) -> None:
+    strings = codec(*filters, datatype=Datatype.STRING_ASCII, cell_size=1, var=True)
+
+    with pytest.raises(InvalidRequestError, match="must be the first filter"):
+        strings.encode(b"abc", np.array([0], np.uint64))
+
+
 def test_a_tile_that_claims_more_than_its_filters_can_give_makes_no_room() -> None:
     stored = (1 << 16).to_bytes(8, "little") + (b"\xff" * 4 + bytes(8)) * (1 << 16)
 
