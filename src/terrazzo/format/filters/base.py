@@ -17,6 +17,9 @@ from terrazzo.format.datatypes import Datatype
 from terrazzo.format.versions import WRITTEN
 from terrazzo.format.wire import Bytes, Cursor
 
+MOST_PARTS = 64
+"""More parts than any pipeline makes of a chunk; used for upper bounds only."""
+
 
 class FilterCode(IntEnum):
     """The stored number of a filter."""

@@ -29,17 +29,14 @@ def unpack_bits(stored: Bytes, count: int, width: int) -> NDArray[Any]:
     lane = np.dtype("<u2" if width <= 9 else "<u4" if width <= 25 else "<u8")
     groups = -(-count // 8)
     stream = np.zeros(max(groups * width, len(stored)) + 16, np.uint8)
-    words = stream[: len(stored)].view("<u8")
-    words[:] = np.frombuffer(stored, ">u8")
-    rows = np.empty((8, groups), lane)
+    stream[: len(stored)].view("<u8")[:] = np.frombuffer(stored, ">u8")
+    rows, stored_lane = np.empty((8, groups), lane), lane.newbyteorder(">")
     for j in range(8):
-        rows[j] = np.ndarray((groups,), lane, stream, j * width // 8, (width,))
-    rows.byteswap(inplace=True)
-    if width % 8:
-        shifts = np.arange(8, dtype=lane)[:, None] * width % 8
-        np.left_shift(rows, shifts.astype(lane), rows)
-        if width > 57:
-            _add_ninth_bytes(rows, stream, width)
+        rows[j] = np.ndarray((groups,), stored_lane, stream, j * width // 8, (width,))
+        if shift := j * width % 8:
+            rows[j] <<= shift
+    if width > 57:
+        _add_ninth_bytes(rows, stream, width)
     return rows
 
 
@@ -52,18 +49,24 @@ def _add_ninth_bytes(rows: NDArray[Any], stream: NDArray[np.uint8], width: int) 
             rows[j] |= ninth >> np.uint8(8 - shift)
 
 
-def pack_bits(numbers: NDArray[np.uint64], width: int) -> bytes:
-    """Numbers below 2**width, width 1 to 63."""
+def pack_bits(numbers: NDArray[Any], width: int) -> bytes:
+    """Unsigned 64-bit numbers below 2**width, width 1 to 63."""
+    size = stream_size(len(numbers), width)
+    while width < 32:  # two neighbours make one number of twice the width: fewer numbers to place
+        if len(numbers) % 2:
+            numbers = np.append(numbers, np.uint64(0))
+        numbers = np.left_shift(numbers[::2], width) | numbers[1::2]
+        width *= 2
     groups = -(-len(numbers) // 64)
     padded = np.zeros((groups, 64), np.uint64)
     padded.reshape(-1)[: len(numbers)] = numbers
     up, down, firsts, straddling, rest_up = _layout(width)
     words = np.bitwise_or.reduceat(padded << up >> down, firsts, axis=1)
     words[:, 1:] |= padded.take(straddling, axis=1) << rest_up
-    return words.tobytes()[: stream_size(len(numbers), width)]
+    return words.tobytes()[:size]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def _layout(width: int) -> tuple[NDArray[Any], ...]:
     """How 64 numbers fall into `width` words: shifts of each number into the word it starts in; for each
     word the first number that starts there; for each but the first, the number that reaches into it, and

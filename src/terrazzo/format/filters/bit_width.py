@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from terrazzo.errors import CorruptionError
 from terrazzo.format.datatypes import Datatype
-from terrazzo.format.filters.base import Element, FilterCode, Parts, joined, within
+from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, joined, within
 from terrazzo.format.filters.pieces import as_array, as_piece, trimmed
 from terrazzo.format.filters.windows import check_max_window, equal_runs, is_windowed_date, window_size
 from terrazzo.format.wire import U32, Bytes, Cursor
@@ -83,7 +83,7 @@ class BitWidthReduction:
             return size
         width = element.datatype.size
         window = max(self.max_window // width * width, width)
-        return size + _HEADER.size + (size // window + 2) * (width + 5)
+        return size + _HEADER.size + (size // window + 2 * MOST_PARTS) * (width + 5)
 
     def pack_options(self) -> bytes:
         return U32.pack(self.max_window)
