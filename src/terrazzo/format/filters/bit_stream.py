@@ -51,22 +51,16 @@ def _add_ninth_bytes(rows: NDArray[Any], stream: NDArray[np.uint8], width: int) 
 
 def pack_bits(numbers: NDArray[Any], width: int) -> bytes:
     """Unsigned 64-bit numbers below 2**width, width 1 to 63."""
-    size = stream_size(len(numbers), width)
-    while width < 32:  # two neighbours make one number of twice the width: fewer numbers to place
-        if len(numbers) % 2:
-            numbers = np.append(numbers, np.uint64(0))
-        numbers = np.left_shift(numbers[::2], width) | numbers[1::2]
-        width *= 2
     groups = -(-len(numbers) // 64)
     padded = np.zeros((groups, 64), np.uint64)
     padded.reshape(-1)[: len(numbers)] = numbers
     up, down, firsts, straddling, rest_up = _layout(width)
     words = np.bitwise_or.reduceat(padded << up >> down, firsts, axis=1)
     words[:, 1:] |= padded.take(straddling, axis=1) << rest_up
-    return words.tobytes()[:size]
+    return words.tobytes()[: stream_size(len(numbers), width)]
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def _layout(width: int) -> tuple[NDArray[Any], ...]:
     """How 64 numbers fall into `width` words: shifts of each number into the word it starts in; for each
     word the first number that starts there; for each but the first, the number that reaches into it, and
