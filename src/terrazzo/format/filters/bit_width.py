@@ -11,6 +11,7 @@ are then the element's own.
 """
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -19,12 +20,22 @@ from numpy.typing import NDArray
 
 from terrazzo.errors import CorruptionError
 from terrazzo.format.datatypes import Datatype
-from terrazzo.format.filters.base import Element, FilterCode, Parts, joined, within
+from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, joined, within
 from terrazzo.format.filters.pieces import as_array, as_piece, trimmed
 from terrazzo.format.filters.windows import check_max_window, equal_runs, is_windowed_date, window_size
 from terrazzo.format.wire import U32, Bytes, Cursor
 
 _HEADER = struct.Struct("<II")
+
+
+def _units(itemsize: int) -> NDArray[np.int64]:
+    bits = np.arange(256)
+    return np.where(bits >= 8 * itemsize, itemsize, np.where(np.isin(bits, (8, 16, 32)), bits // 8, 0))
+
+
+# A window takes as many units, of one byte per element, as its numbers have bytes. By the size of an
+# element: the units for stored bits; 0 for bits that cannot be.
+_UNITS = {itemsize: _units(itemsize) for itemsize in (2, 4, 8)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +68,12 @@ class BitWidthReduction:
         dtype = element.datatype.dtype
         metadata, data = joined(parts.metadata), joined(parts.data)
         table, metadata_rest = _table(metadata, dtype, limit)
-        bits, sizes = table["bits"], table["size"].astype(np.int64)
-        raw = (bits >= 8 * dtype.itemsize) | (sizes % dtype.itemsize != 0)
-        if not (raw | (bits == 8) | (bits == 16) | (bits == 32)).all():
+        sizes, units = table["size"].astype(np.int64), _UNITS[dtype.itemsize][table["bits"]]
+        if (ragged := sizes & (dtype.itemsize - 1)).any():
+            units[ragged > 0] = dtype.itemsize
+        if not units.all():
             raise CorruptionError("bit-width reduction: a window's bits are none of 8, 16, 32 and 64")
-        bits = np.where(raw, 8 * dtype.itemsize, bits).astype(np.int64)
-        ends = np.cumsum(sizes * bits // (8 * dtype.itemsize))  # of the windows as stored
+        ends = np.cumsum(sizes * units) // dtype.itemsize  # of the windows as stored
         if (ends[-1] if len(ends) else 0) != len(data):
             raise CorruptionError(f"bit-width reduction: {len(data)} bytes of data do not fill the windows")
         source, target = as_array(data), np.empty(int(sizes.sum()), np.uint8)
@@ -74,7 +85,7 @@ class BitWidthReduction:
                 target[start:done] = source[begin:used]
             else:
                 rows = target[start:done].view(dtype).reshape(end - first, -1)
-                _restore(source[begin:used], table["offset"][run], bits[run], rows)
+                _restore(source[begin:used], table["offset"][run], units[run], rows)
             begin, start = used, done
         return Parts(metadata_rest, (as_piece(target),))
 
@@ -83,7 +94,7 @@ class BitWidthReduction:
             return size
         width = element.datatype.size
         window = max(self.max_window // width * width, width)
-        return size + _HEADER.size + (size // window + 2) * (width + 5)
+        return size + _HEADER.size + (size // window + 2 * MOST_PARTS) * (width + 5)
 
     def pack_options(self) -> bytes:
         return U32.pack(self.max_window)
@@ -102,8 +113,8 @@ def _entry(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype([("offset", dtype), ("bits", "u1"), ("size", "<u4")])
 
 
-def _narrow(dtype: np.dtype[Any], bits: int) -> np.dtype[Any]:
-    return np.dtype(f"<{dtype.kind}{bits // 8}")
+def _narrow(dtype: np.dtype[Any], width: int) -> np.dtype[Any]:
+    return np.dtype(f"<{dtype.kind}{width}")
 
 
 def _table(metadata: Bytes, dtype: np.dtype[Any], limit: int) -> tuple[NDArray[Any], tuple[Bytes, ...]]:
@@ -140,55 +151,57 @@ def _reduced(rows: NDArray[Any]) -> tuple[NDArray[Any], Bytes]:
     dtype = rows.dtype
     least = rows.min(axis=1)
     spread = (rows.max(axis=1) - least).view(f"<u{dtype.itemsize}")  # exact, even where dtype wraps
-    bits = np.full(len(rows), 8 * dtype.itemsize)
-    for candidate in (32, 16, 8):
-        if candidate < 8 * dtype.itemsize:
+    units = np.full(len(rows), dtype.itemsize)
+    for width in (4, 2, 1):
+        if width < dtype.itemsize:
             # Quirk: the largest value of the narrow type is not used.
-            bits[spread < np.iinfo(_narrow(dtype, candidate)).max] = candidate
+            units[spread < np.iinfo(_narrow(dtype, width)).max] = width
     table = np.empty(len(rows), _entry(dtype))
-    table["offset"], table["bits"], table["size"] = least, bits, rows.shape[1] * dtype.itemsize
-    if (bits == bits[0]).all():
-        return table, as_piece(_above(rows, least, int(bits[0])))
-    # A window takes as many units of one byte per element as its numbers have bytes.
-    units = bits // 8
+    table["offset"], table["bits"], table["size"] = least, 8 * units, rows.shape[1] * dtype.itemsize
+    if (units == units[0]).all():
+        return table, as_piece(_above(rows, least, int(units[0])))
     ends = np.cumsum(units)
     target = np.empty((ends[-1], rows.shape[1]), np.uint8)
-    for width in np.unique(units).tolist():
-        chosen = np.flatnonzero(units == width)
-        stored = _above(rows[chosen], least[chosen], 8 * width).view(np.uint8)
+    for width, chosen in _by_width(units):
+        stored = _above(rows[chosen], least[chosen], width).view(np.uint8)
         places = (ends[chosen] - width)[:, None] + np.arange(width)
         target[places.reshape(-1)] = stored.reshape(-1, rows.shape[1])
     return table, as_piece(target)
 
 
-def _above(rows: NDArray[Any], least: NDArray[Any], bits: int) -> NDArray[Any]:
-    if bits == 8 * rows.itemsize:
+def _by_width(units: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Each width that occurs, with the windows that have it."""
+    for width in (1, 2, 4, 8):
+        if len(chosen := np.flatnonzero(units == width)):
+            yield width, chosen
+
+
+def _above(rows: NDArray[Any], least: NDArray[Any], width: int) -> NDArray[Any]:
+    if width == rows.itemsize:
         return rows
     above: NDArray[Any] = np.subtract(rows, least[:, None])
-    return above.astype(_narrow(rows.dtype, bits))
+    return above.astype(_narrow(rows.dtype, width))
 
 
-def _restore(source: NDArray[np.uint8], least: NDArray[Any], bits: NDArray[Any], rows: NDArray[Any]) -> None:
+def _restore(source: NDArray[np.uint8], least: NDArray[Any], units: NDArray[Any], rows: NDArray[Any]) -> None:
     """The inverse of `_reduced`, into `rows`."""
     if not rows.size:
         return
-    if (bits == bits[0]).all():
-        _raise(source, least, int(bits[0]), rows)
+    if (units == units[0]).all():
+        _raise(source, least, int(units[0]), rows)
         return
-    units = bits // 8
     ends = np.cumsum(units)
     table = source.reshape(-1, rows.shape[1])
-    for width in np.unique(units).tolist():
-        chosen = np.flatnonzero(units == width)
+    for width, chosen in _by_width(units):
         places = (ends[chosen] - width)[:, None] + np.arange(width)
         part = np.empty((len(chosen), rows.shape[1]), rows.dtype)
-        _raise(table.take(places.reshape(-1), axis=0).reshape(-1), least[chosen], 8 * width, part)
+        _raise(table.take(places.reshape(-1), axis=0).reshape(-1), least[chosen], width, part)
         rows[chosen] = part
 
 
-def _raise(source: NDArray[np.uint8], least: NDArray[Any], bits: int, rows: NDArray[Any]) -> None:
-    stored = source.view(_narrow(rows.dtype, bits)).reshape(rows.shape)
-    if bits == 8 * rows.itemsize:
+def _raise(source: NDArray[np.uint8], least: NDArray[Any], width: int, rows: NDArray[Any]) -> None:
+    stored = source.view(_narrow(rows.dtype, width)).reshape(rows.shape)
+    if width == rows.itemsize:
         rows[...] = stored
     else:
         np.add(stored, least[:, None], rows, dtype=rows.dtype)
