@@ -16,9 +16,14 @@ from terrazzo.format.condition import Combination, Combine, Compare, Condition, 
 from terrazzo.format.datatypes import VAR, Datatype
 from terrazzo.format.domain import Dim
 from terrazzo.format.enumeration import Enumeration
+from terrazzo.format.filters.bit_width import BitWidthReduction
 from terrazzo.format.filters.compress import Bzip2, Gzip, Lz4, Zstd
+from terrazzo.format.filters.delta import Delta
+from terrazzo.format.filters.double_delta import DoubleDelta
 from terrazzo.format.filters.pipeline import Pipeline
 from terrazzo.format.filters.rle import Rle
+from terrazzo.format.filters.scale_float import ScaleFloat
+from terrazzo.format.filters.xor import Xor
 from terrazzo.format.group import GroupDetails, GroupMember, ObjectKind
 from terrazzo.format.keys import TimestampedName
 from terrazzo.format.label import DimensionLabel
@@ -68,7 +73,20 @@ assignments = st.lists(st.builds(Assignment, texts, blobs), max_size=3, unique_b
     tuple
 )
 
-filters = st.sampled_from([Zstd(-1), Gzip(5), Lz4(), Bzip2(1), Rle(-1)])
+filters = st.sampled_from(
+    [
+        Zstd(-1),
+        Gzip(5),
+        Lz4(),
+        Bzip2(1),
+        Rle(-1),
+        Delta(),
+        DoubleDelta(),
+        BitWidthReduction(),
+        ScaleFloat(),
+        Xor(),
+    ]
+)
 pipelines = st.builds(Pipeline, st.lists(filters, max_size=2).map(tuple), st.integers(0, 2**32 - 1))
 
 whole = st.sampled_from([d for d in Datatype if d.is_integer or d.is_datetime or d.is_time])
