@@ -109,9 +109,15 @@ class FragmentReader:
             sizes = cells * (field.cell_val_num * field.datatype.size)
         return sizes + cells if self._nullable(field) else sizes
 
-    def stored_size_of(self, names: Iterable[str], tiles: Tiles) -> int:
-        """Bytes that reading these tiles takes from the store."""
-        return sum(size for name in names for file in self._files(name) for _, size in file.spans(tiles))
+    def cost(self, names: Iterable[str], tiles: Tiles) -> tuple[int, int]:
+        """Bytes and requests that reading these tiles takes from the store."""
+        size = requests = 0
+        for name in names:
+            for file in self._files(name):
+                spans = file.spans(tiles)
+                size += sum(length for _, length in spans)
+                requests += len(_job_edges(np.array([length for _, length in spans], np.int64))) - 1
+        return size, requests
 
     def read(self, names: Sequence[str], tiles: Tiles) -> dict[str, Column]:
         """The named columns of these tiles, one after the other."""
@@ -319,9 +325,7 @@ class FragmentReader:
         if not len(tiles):
             return []
         spans = file.spans(tiles)
-        groups = np.cumsum(sizes) // _JOB_SIZE
-        cuts = np.flatnonzero(np.diff(groups)) + 1
-        edges = [0, *cuts.tolist(), len(tiles)]
+        edges = _job_edges(sizes)
 
         def job(start: int, stop: int) -> None:
             key = f"{self.fragment.key}/{file.name}"
@@ -336,3 +340,9 @@ class FragmentReader:
                 raise problem.at_key(self._uri(file.name)) from None
 
         return [lambda a=a, b=b: job(a, b) for a, b in pairwise(edges)]  # type: ignore[misc]
+
+
+def _job_edges(sizes: NDArray[np.int64]) -> list[int]:
+    """Where runs of tiles of about a megabyte begin and end."""
+    groups = np.cumsum(sizes) // _JOB_SIZE
+    return [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(sizes)]

@@ -121,7 +121,7 @@ def plan_scan(view: View, request: Request, task_size: int) -> ScanPlan:
 def columns_read(view: View, request: Request, place: int, *, distinct: bool) -> list[str]:
     """The columns of a fragment that a request takes from the store: those asked for, and those that decide
     which cells there are."""
-    fragment, schema = view.snapshot.fragments[place], view.schema
+    fragment, schema = view.snapshot.fragments[place], view.wide
     conditions = relevant(view.snapshot.conditions, fragment.name.start_ms, view.snapshot.window.at_ms)
     names = set(request.columns) | fields_needed(conditions, schema)
     names |= fields_of(request.where) if request.where is not None else set()

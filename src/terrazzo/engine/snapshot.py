@@ -362,7 +362,7 @@ def _fragments(
     cipher: Aes256Gcm | None, *, dense: bool,
 ) -> tuple[Fragment, ...]:  # fmt: skip
     names = visible_names(ledger, window, dense=dense)
-    footers = _consolidated_footers(store, listed, cipher) if names else {}
+    footers = consolidated_footers(store, listed, cipher) if names else {}
 
     def load(name: TimestampedName) -> Fragment | None:
         stored = footers.get(str(name))
@@ -380,7 +380,7 @@ def _has_metadata(store: Store, name: TimestampedName) -> bool:
     return keys.FRAGMENT_METADATA_FILE in files
 
 
-def _consolidated_footers(store: Store, listed: Listed, cipher: Aes256Gcm | None) -> dict[str, bytes]:
+def consolidated_footers(store: Store, listed: Listed, cipher: Aes256Gcm | None) -> dict[str, bytes]:
     """Footers by fragment name, out of every `.meta`. They only save requests: a damaged one is passed over."""
     files = [f"{keys.FOOTER_FOLDER}/{name}" for name in listed.footers if name.endswith(".meta")]
     files += [name for name in listed.root if name.endswith(".meta")]

@@ -77,7 +77,7 @@ def read_cells(view: View, request: Request, task: ScanTask) -> list[Cells]:
 
 
 def _cells(view: View, request: Request, region: Region, part: Part, columns: dict[str, Column]) -> Cells:
-    snapshot, schema = view.snapshot, view.schema
+    snapshot, schema = view.snapshot, view.wide
     fragment = snapshot.fragments[part.fragment]
     mask = _and(_in_window(view, columns), _in_region(view, region, part, columns))
     if mask is not None and not mask.all():

@@ -1,6 +1,8 @@
 """A snapshot together with the store that it was taken from: what plans and tasks read through."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from terrazzo.engine.fetch import FragmentReader
@@ -41,10 +43,21 @@ class View:
         later._readers = {key: reader for key, reader in self._readers.items() if key in kept}
         return later
 
+    @cached_property
+    def wide(self) -> Schema:
+        """The schema, and behind it the attributes that were dropped since but that conditions still test."""
+        tested = {name for c in self.snapshot.conditions for name in c.body.condition.fields}
+        dropped: dict[str, Attr] = {}
+        for schema in list(self.snapshot.schemas.values())[::-1]:
+            for attr in schema.attrs:
+                if attr.name in tested and not self.schema.has(attr.name):
+                    dropped.setdefault(attr.name, replace(attr, enum=None))
+        return replace(self.schema, attrs=(*self.schema.attrs, *dropped.values())) if dropped else self.schema
+
     def missing(self, fragment: Fragment) -> frozenset[str]:
-        """Attributes of the read schema that a fragment does not hold, or holds as something else."""
+        """Attributes of the wide schema that a fragment does not hold, or holds as something else."""
         own: Mapping[str, Attr] = {attr.name: attr for attr in self.snapshot.schema_of(fragment).attrs}
-        return frozenset(attr.name for attr in self.schema.attrs if not same_cells(attr, own.get(attr.name)))
+        return frozenset(attr.name for attr in self.wide.attrs if not same_cells(attr, own.get(attr.name)))
 
 
 def same_cells(attr: Attr, other: Attr | None) -> bool:

@@ -1,0 +1,331 @@
+"""The object users hold. Every method is a few lines that call the engine."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from terrazzo.engine.clock import FOREVER, instant, now_ms
+from terrazzo.engine.columns import Column
+from terrazzo.engine.evolve import evolve, put_schema
+from terrazzo.engine.fragments import Fragment
+from terrazzo.engine.keys import as_cipher
+from terrazzo.engine.metadata import Entries, Metadata, load_entries, put_entries
+from terrazzo.engine.plan import Request, parse_size
+from terrazzo.engine.request import make_request
+from terrazzo.engine.session import next_time, with_fragments
+from terrazzo.engine.snapshot import Window, list_array, take_snapshot
+from terrazzo.engine.view import View
+from terrazzo.errors import ArrayExistsError, InvalidRequestError
+from terrazzo.format.attribute import Attr
+from terrazzo.format.filters.aes import Aes256Gcm
+from terrazzo.format.schema import Schema
+from terrazzo.storage import open_store
+from terrazzo.storage.base import Store
+
+Options = Mapping[str, str]
+
+
+def create(uri: str, schema: Schema, *, key: Any = None, storage_options: Options | None = None) -> "Array":
+    """Make an empty array. An array that is there already is left as it is, and that is an error."""
+    if not isinstance(schema, Schema):
+        raise InvalidRequestError(f"schema={schema!r}; a terrazzo.Schema is expected")
+    store, cipher = open_store(str(uri), storage_options), as_cipher(key)
+    listed = list_array(store)
+    if listed.is_array:
+        raise ArrayExistsError(f"there is an array at {store.uri} already; open it, or choose another place")
+    if listed.root or listed.root_folders:
+        raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
+    put_schema(store, schema, now_ms(), cipher)
+    return open_array(uri, key=key, storage_options=storage_options)
+
+
+def open_array(
+    uri: str,
+    *,
+    at: object = None,
+    since: object = None,
+    key: Any = None,
+    storage_options: Options | None = None,
+) -> "Array":
+    """The array as of now, or `at` an instant; with `since`, only what was written from then on."""
+    return Array(open_store(str(uri), storage_options), as_cipher(key), at=at, since=since)
+
+
+def exists(uri: str, *, storage_options: Options | None = None) -> bool:
+    """Whether there is an array at a URI."""
+    return list_array(open_store(str(uri), storage_options)).is_array
+
+
+class Array:
+    """A snapshot of an array. It shows its own writes at once, and those of others after `refresh()`."""
+
+    def __init__(
+        self, store: Store, cipher: Aes256Gcm | None, *, at: object = None, since: object = None
+    ) -> None:
+        self._store, self._cipher = store, cipher
+        self._at = None if at is None else instant(at, "at")
+        self._since = 0 if since is None else instant(since, "since")
+        if self._at is not None and self._since > self._at:
+            raise InvalidRequestError(f"since={since!r} is later than at={at!r}")
+        self._view: View
+        self.refresh()
+
+    def refresh(self) -> "Array":
+        """Look again: what others committed since becomes visible. An array opened `at` an instant stays there."""
+        # Commits of this process may be stamped a little ahead of the clock: none of them is left out.
+        ahead = self._view.snapshot.window.at_ms if hasattr(self, "_view") and self._at is None else 0
+        at_ms = max(now_ms(), ahead) if self._at is None else self._at
+        snapshot = take_snapshot(self._store, Window(self._since, at_ms), self._cipher)
+        self._view = (
+            self._view.following(snapshot)
+            if hasattr(self, "_view")
+            else View(self._store, snapshot, self._cipher)
+        )
+        return self
+
+    # -- what it is -----------------------------------------------------------------------------------
+
+    @property
+    def uri(self) -> str:
+        return self._store.uri
+
+    @property
+    def schema(self) -> Schema:
+        return self._view.schema
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """What the cells are stored in, in the order in which later ones win."""
+        return self._view.snapshot.fragments
+
+    @property
+    def meta(self) -> Metadata:
+        """Key-value metadata, as a dict."""
+        snapshot = self._view.snapshot
+        return Metadata(
+            lambda: load_entries(self._store, snapshot.metadata_names, self._cipher), self._put_metadata
+        )
+
+    def _put_metadata(self, entries: Entries) -> None:
+        time_ms = self._next_time(None)
+        name = put_entries(self._store, entries, time_ms, self._cipher)
+        self._view = self._view.following(self._view.snapshot.with_metadata(name))
+
+    def nonempty_domain(self) -> dict[str, tuple[Any, Any]] | None:
+        """Lowest and highest coordinate written, per dimension; None for an empty array."""
+        from terrazzo.engine.reading import nonempty_domain  # noqa: PLC0415
+
+        return nonempty_domain(self._view)
+
+    def history(self) -> list[Any]:
+        """Every commit, oldest first: what happened, when, how many cells, how many bytes."""
+        from terrazzo.engine.events import read_history  # noqa: PLC0415
+
+        return read_history(self._store, self._cipher)
+
+    def __repr__(self) -> str:
+        kind = "sparse" if self.schema.sparse else "dense"
+        dims = ", ".join(dim.name for dim in self.schema.dims)
+        attrs = ", ".join(attr.name for attr in self.schema.attrs)
+        return f"<Array {self.uri}: {kind}, dims {dims}; attrs {attrs}; {len(self.fragments)} fragments>"
+
+    # -- reading --------------------------------------------------------------------------------------
+
+    def read(
+        self, columns: Sequence[str] | None = None, where: str | None = None, region: Mapping[str, Any] | None = None,
+        order: str | None = None,
+    ) -> Any:  # fmt: skip
+        """Cells as a pyarrow.Table. `where` is SQL; ranges of `region` are inclusive, lists are points."""
+        from terrazzo.engine.reading import read_table  # noqa: PLC0415
+
+        return read_table(self._view, self._request(columns, where, region, order))
+
+    def scan(
+        self, columns: Sequence[str] | None = None, where: str | None = None, region: Mapping[str, Any] | None = None,
+        memory: int | str = "1GiB",
+    ) -> Iterator[Any]:  # fmt: skip
+        """Cells as record batches, in no particular order, with a bound on the memory in use."""
+        from terrazzo.engine.reading import scan_batches  # noqa: PLC0415
+
+        return scan_batches(self._view, self._request(columns, where, region, None), parse_size(memory))
+
+    def count(self, where: str | None = None, region: Mapping[str, Any] | None = None) -> int:
+        from terrazzo.engine.reading import count_cells  # noqa: PLC0415
+
+        request = self._request([self.schema.dims[0].name], where, region, None)
+        return count_cells(self._view, request)
+
+    def explain(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        region: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """What a read would take: fragments and tiles, which are left out and why, bytes and requests."""
+        from terrazzo.engine.reading import explain  # noqa: PLC0415
+
+        return explain(self._view, self._request(columns, where, region, None))
+
+    def _request(self, columns: Any, where: Any, region: Any, order: str | None) -> Request:
+        return make_request(self.schema, columns, where, region, order)
+
+    def __getitem__(self, index: Any) -> Any:
+        """A box of a dense array: half-open, in coordinates of the domain. One attribute gives an ndarray."""
+        from terrazzo.engine.dense import read_box, shape_of  # noqa: PLC0415
+        from terrazzo.engine.slicing import parse_index, squeezed, to_numpy  # noqa: PLC0415
+
+        self._view.snapshot.require_sound()
+        box, dropped = parse_index(index, self.schema)
+        attrs = self.schema.attrs
+        columns = read_box(self._view, box, [attr.name for attr in attrs])
+        found = {
+            attr.name: squeezed(to_numpy(columns[attr.name], attr, self.schema, shape_of(box)), dropped)
+            for attr in attrs
+        }
+        return found if len(attrs) > 1 else found[attrs[0].name]
+
+    def changes(self, since: object, until: object = None) -> Any:
+        """Rows inserted, deleted and updated after `since` and up to `until`, with the kind in column `_change`."""
+        from terrazzo.engine.changes import changes  # noqa: PLC0415
+
+        last = self._view.snapshot.window.at_ms if until is None else instant(until, "until")
+        return changes(self._view, instant(since, "since"), last)
+
+    # -- writing --------------------------------------------------------------------------------------
+
+    def write(self, data: Any, *, at: object = None, region: Mapping[str, Any] | None = None) -> None:
+        """Write cells under one commit. Sparse: any order, any size, Arrow, pandas, polars or a dict of arrays.
+        Dense: a dict of blocks, one value per cell of the region, or of the whole domain."""
+        from terrazzo.engine.write import write_dense, write_sparse  # noqa: PLC0415
+
+        time_ms = self._next_time(at)
+        snapshot = self._view.snapshot
+        if self.schema.sparse:
+            if region is not None:
+                raise InvalidRequestError(
+                    "region is for dense arrays: the cells of a sparse one bring coordinates"
+                )
+            written = write_sparse(
+                self._store, self.schema, snapshot.schema_name, data, time_ms, self._cipher
+            )
+        else:
+            columns, box = self._dense_input(data, region)
+            written = write_dense(
+                self._store, self.schema, snapshot.schema_name, columns, box, time_ms, self._cipher
+            )
+        self._view = with_fragments(self._view, written)
+
+    def _dense_input(self, data: Any, region: Mapping[str, Any] | None) -> tuple[dict[str, Column], Any]:
+        from terrazzo.engine.dense import check_box  # noqa: PLC0415
+        from terrazzo.engine.reading import dense_boxes  # noqa: PLC0415
+        from terrazzo.engine.region import parse_region  # noqa: PLC0415
+        from terrazzo.engine.tables import as_batches, columns_of  # noqa: PLC0415
+
+        boxes = dense_boxes(parse_region(region, self.schema), self.schema)
+        if len(boxes) != 1:
+            raise InvalidRequestError(
+                "a dense write fills one box: give one range per dimension, inside the domain"
+            )
+        asked = {dim.name: (region or {}).get(dim.name) for dim in self.schema.dims}
+        for (low, high), dim in zip(boxes[0], self.schema.dims, strict=True):
+            ranges = parse_region({dim.name: asked[dim.name]}, self.schema).ranges[
+                self.schema.dims.index(dim)
+            ]
+            if ranges is not None and ranges[0] != (low, high):
+                check_box(
+                    tuple(
+                        ranges[0] if d is dim else b for d, b in zip(self.schema.dims, boxes[0], strict=True)
+                    ),
+                    self.schema,
+                )
+        names = [attr.name for attr in self.schema.attrs]
+        (table,) = as_batches(self._blocks(data, boxes[0]))
+        return columns_of(table, self.schema, names), boxes[0]
+
+    def _blocks(self, data: Any, box: Any) -> Any:
+        """Blocks as flat columns."""
+        from terrazzo.engine.slicing import flat_cells  # noqa: PLC0415
+
+        attrs = {attr.name: attr for attr in self.schema.attrs}
+        if not isinstance(data, Mapping):
+            if len(attrs) != 1 or hasattr(data, "__arrow_c_stream__") or hasattr(data, "schema"):
+                return data
+            data = {next(iter(attrs)): data}
+        return {
+            name: flat_cells(value, attrs[name], box) if name in attrs else value
+            for name, value in data.items()
+        }
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Write a box of a dense array: an array for one attribute, a dict of them for several."""
+        from terrazzo.engine.slicing import parse_index  # noqa: PLC0415
+
+        box, _ = parse_index(index, self.schema)
+        self.write(value, region={dim.name: bound for dim, bound in zip(self.schema.dims, box, strict=True)})
+
+    def delete(self, where: str, *, at: object = None) -> None:
+        """Delete the cells that match an SQL condition, under one commit."""
+        from terrazzo.engine.delete import delete  # noqa: PLC0415
+
+        self._view.snapshot.require_sound()
+        self._view = delete(self._view, self._where(where), self._next_time(at))
+
+    def update(
+        self,
+        values: Mapping[str, Any],
+        where: str | None = None,
+        *,
+        at: object = None,
+        portable: bool = False,
+    ) -> None:
+        """Set attributes of the cells that match an SQL condition, under one commit. `portable` writes the cells
+        again, so that libtiledb shows the new values too."""
+        from terrazzo.engine.predicate import TRUE  # noqa: PLC0415
+        from terrazzo.engine.update import cell_values, update  # noqa: PLC0415
+
+        self._view.snapshot.require_sound()
+        predicate = TRUE if where is None else self._where(where)
+        stored = cell_values(values, self.schema)
+        self._view = update(self._view, stored, predicate, self._next_time(at), portable=portable)
+
+    def upsert(self, data: Any, *, at: object = None) -> None:
+        """Write cells, replacing those that have the same coordinates; of two in the data the last counts."""
+        from terrazzo.engine.upsert import last_of_each  # noqa: PLC0415
+        from terrazzo.engine.write import write_sparse  # noqa: PLC0415
+
+        if self.schema.dense or self.schema.allows_duplicates:
+            kind = (
+                "is dense: write() replaces cells"
+                if self.schema.dense
+                else "allows duplicates: nothing is replaced"
+            )
+            raise InvalidRequestError(
+                f"upsert needs an array where coordinates identify a cell; this one {kind}"
+            )
+        time_ms, name = self._next_time(at), self._view.snapshot.schema_name
+        written = write_sparse(
+            self._store, self.schema, name, last_of_each(data, self.schema), time_ms, self._cipher
+        )
+        self._view = with_fragments(self._view, written)
+
+    def evolve(
+        self, *, add: Sequence[Attr] = (), drop: Sequence[str] = (), extend_enum: Mapping[str, Any] | None = None,
+        add_enum: Mapping[str, Any] | None = None, expand_domain: Mapping[str, Any] | None = None,
+        force: bool = False, at: object = None,
+    ) -> None:  # fmt: skip
+        """Add or drop attributes, extend enumerations, expand the current domain. Nothing is rewritten."""
+        self._view = evolve(
+            self._view, self._next_time(at), add=add, drop=drop, extend_enum=extend_enum, add_enum=add_enum,
+            expand_domain=expand_domain, force=force,
+        )  # fmt: skip
+
+    def _where(self, where: str) -> Any:
+        from terrazzo.engine.where import parse_where  # noqa: PLC0415
+
+        return parse_where(where, self.schema)
+
+    def _next_time(self, at: object) -> int:
+        if self._at is not None and self._at != FOREVER:
+            raise InvalidRequestError(
+                f"this array is opened at {self._at} and cannot be written; open it without at="
+            )
+        return next_time(self._view.snapshot, at)

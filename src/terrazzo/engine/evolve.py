@@ -1,0 +1,98 @@
+"""Schemas: the first one, and every one after it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from terrazzo.engine.clock import new_name, unique
+from terrazzo.engine.view import View
+from terrazzo.errors import InvalidRequestError
+from terrazzo.format import keys
+from terrazzo.format.attribute import Attr
+from terrazzo.format.current_domain import as_current_domain
+from terrazzo.format.enumeration import Enumeration
+from terrazzo.format.filters.aes import Aes256Gcm
+from terrazzo.format.generic_tile import pack_generic_tile
+from terrazzo.format.schema import Schema
+from terrazzo.format.versions import WRITTEN
+from terrazzo.storage.base import Store
+
+
+def put_schema(store: Store, schema: Schema, time_ms: int, cipher: Aes256Gcm | None) -> tuple[str, Schema]:
+    """Store a schema and the enumerations that it has and no file has yet; the schema's own put comes last."""
+    files = dict(schema.enum_files)
+    for name, enum in schema.enums.items():
+        if name not in files:
+            file = keys.enumeration_name(unique(time_ms))
+            store.put(keys.enumeration_key(file), pack_generic_tile(enum.pack(file), cipher))
+            files[name] = file
+    stored = replace(schema, enum_files=files, version=WRITTEN)
+    name = str(new_name(time_ms, version=None))
+    store.put(keys.schema_key(name), pack_generic_tile(stored.pack(), cipher))
+    return name, stored
+
+
+def evolve(
+    view: View, time_ms: int, *, add: Iterable[Attr] = (), drop: Iterable[str] = (),
+    extend_enum: Mapping[str, Any] | None = None, add_enum: Mapping[str, Any] | None = None,
+    expand_domain: Mapping[str, Any] | None = None, force: bool = False,
+) -> View:  # fmt: skip
+    """The view after the change; fragments keep the schema that they were written with."""
+    schema = view.schema
+    enums, files = dict(schema.enums), dict(schema.enum_files)
+    for name, values in (add_enum or {}).items():
+        if name in enums:
+            raise InvalidRequestError(f"there is an enumeration {name!r} already; extend it with extend_enum")
+        enums[name] = values if isinstance(values, Enumeration) else Enumeration(name, values)
+    for name, values in (extend_enum or {}).items():
+        if name not in enums:
+            known = ", ".join(map(repr, enums)) or "none"
+            raise InvalidRequestError(f"no enumeration {name!r}; the schema has {known}")
+        enums[name] = enums[name].extend(values)
+        files.pop(name, None)  # the longer list goes to a file of its own
+    attrs = list(schema.attrs)
+    for attr in add:
+        if schema.has(attr.name):
+            raise InvalidRequestError(f"there is a field {attr.name!r} already")
+        attrs.append(attr)
+    for name in drop:
+        schema.attr(name)
+        if not force:
+            _check_untested(view, name)
+        attrs = [attr for attr in attrs if attr.name != name]
+    if not attrs:
+        raise InvalidRequestError("an array keeps at least one attribute")
+    current = _expanded(schema, expand_domain)
+    if (attrs, enums, current) == (list(schema.attrs), schema.enums, schema.current_domain):
+        raise InvalidRequestError("nothing to change: give add, drop, extend_enum, add_enum or expand_domain")
+    changed = replace(schema, attrs=tuple(attrs), enums=enums, enum_files=files, current_domain=current)
+    name, stored = put_schema(view.store, changed, time_ms, view.cipher)
+    return view.following(view.snapshot.with_schema(name, stored, time_ms))
+
+
+def _check_untested(view: View, name: str) -> None:
+    for condition in view.snapshot.conditions:
+        if name in condition.body.condition.fields:
+            raise InvalidRequestError(
+                f"{condition.marker} tests {name!r}: without it libtiledb could not read the array any more "
+                f"(terrazzo could); drop it with force=True if that is fine"
+            )
+
+
+def _expanded(schema: Schema, wanted: Mapping[str, Any] | None) -> Any:
+    if not wanted:
+        return schema.current_domain
+    for name in wanted:
+        schema.dim(name)
+    current = schema.current_domain
+    if current is None:
+        raise InvalidRequestError("the array has no current domain: it is as large as its domain")
+    ranges: dict[str, Any] = {}
+    for dim, (low, high) in zip(schema.dims, current, strict=True):
+        new = wanted.get(dim.name, (low, high))
+        if new[0] > low or new[1] < high:
+            raise InvalidRequestError(
+                f"the current domain of {dim.name!r} is {low!r} to {high!r} and can only grow"
+            )
+        ranges[dim.name] = tuple(new)
+    return as_current_domain(ranges, schema.dims)

@@ -1,0 +1,42 @@
+"""A writer's side of an array: the time that a new commit takes, and the view that follows from it."""
+
+from dataclasses import replace
+
+from terrazzo.engine.clock import instant, now_ms
+from terrazzo.engine.fragments import Fragment
+from terrazzo.engine.snapshot import Snapshot, StoredCondition
+from terrazzo.engine.view import View
+from terrazzo.errors import InvalidRequestError
+
+
+def next_time(snapshot: Snapshot, at: object = None) -> int:
+    """When a new commit happens: at the instant asked for, or now, but after everything that can be seen.
+
+    So a clock that goes backwards loses no write.
+    """
+    if at is not None:
+        time_ms = instant(at)
+        if time_ms < 1:
+            raise InvalidRequestError(f"at={at!r}: the first instant is 1")
+        return time_ms
+    return max(now_ms(), snapshot.newest_ms + 1)
+
+
+def with_fragments(view: View, fragments: tuple[Fragment, ...]) -> View:
+    return view.following(view.snapshot.with_fragments(*fragments)) if fragments else view
+
+
+def with_change(view: View, conditions: tuple[StoredCondition, ...], fragments: tuple[Fragment, ...]) -> View:
+    """The view after a commit of conditions and fragments together."""
+    snapshot = view.snapshot
+    if conditions:
+        snapshot = snapshot.with_conditions(*conditions)
+    if fragments:
+        snapshot = snapshot.with_fragments(*fragments)
+    return view.following(snapshot)
+
+
+def reaching(view: View, at_ms: int) -> View:
+    """The same view, as of a given instant."""
+    snapshot = view.snapshot
+    return view.following(replace(snapshot, window=replace(snapshot.window, at_ms=at_ms)))
