@@ -29,17 +29,14 @@ def unpack_bits(stored: Bytes, count: int, width: int) -> NDArray[Any]:
     lane = np.dtype("<u2" if width <= 9 else "<u4" if width <= 25 else "<u8")
     groups = -(-count // 8)
     stream = np.zeros(max(groups * width, len(stored)) + 16, np.uint8)
-    words = stream[: len(stored)].view("<u8")
-    words[:] = np.frombuffer(stored, ">u8")
-    rows = np.empty((8, groups), lane)
+    stream[: len(stored)].view("<u8")[:] = np.frombuffer(stored, ">u8")
+    rows, stored_lane = np.empty((8, groups), lane), lane.newbyteorder(">")
     for j in range(8):
-        rows[j] = np.ndarray((groups,), lane, stream, j * width // 8, (width,))
-    rows.byteswap(inplace=True)
-    if width % 8:
-        shifts = np.arange(8, dtype=lane)[:, None] * width % 8
-        np.left_shift(rows, shifts.astype(lane), rows)
-        if width > 57:
-            _add_ninth_bytes(rows, stream, width)
+        rows[j] = np.ndarray((groups,), stored_lane, stream, j * width // 8, (width,))
+        if shift := j * width % 8:
+            rows[j] <<= shift
+    if width > 57:
+        _add_ninth_bytes(rows, stream, width)
     return rows
 
 
@@ -52,8 +49,8 @@ def _add_ninth_bytes(rows: NDArray[Any], stream: NDArray[np.uint8], width: int) 
             rows[j] |= ninth >> np.uint8(8 - shift)
 
 
-def pack_bits(numbers: NDArray[np.uint64], width: int) -> bytes:
-    """Numbers below 2**width, width 1 to 63."""
+def pack_bits(numbers: NDArray[Any], width: int) -> bytes:
+    """Unsigned 64-bit numbers below 2**width, width 1 to 63."""
     groups = -(-len(numbers) // 64)
     padded = np.zeros((groups, 64), np.uint64)
     padded.reshape(-1)[: len(numbers)] = numbers

@@ -11,6 +11,7 @@ are then the element's own.
 """
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from terrazzo.errors import CorruptionError
 from terrazzo.format.datatypes import Datatype
-from terrazzo.format.filters.base import Element, FilterCode, Parts, joined, within
+from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, joined, within
 from terrazzo.format.filters.pieces import as_array, as_piece, trimmed
 from terrazzo.format.filters.windows import check_max_window, equal_runs, is_windowed_date, window_size
 from terrazzo.format.wire import U32, Bytes, Cursor
@@ -83,7 +84,7 @@ class BitWidthReduction:
             return size
         width = element.datatype.size
         window = max(self.max_window // width * width, width)
-        return size + _HEADER.size + (size // window + 2) * (width + 5)
+        return size + _HEADER.size + (size // window + 2 * MOST_PARTS) * (width + 5)
 
     def pack_options(self) -> bytes:
         return U32.pack(self.max_window)
@@ -153,12 +154,18 @@ def _reduced(rows: NDArray[Any]) -> tuple[NDArray[Any], Bytes]:
     units = bits // 8
     ends = np.cumsum(units)
     target = np.empty((ends[-1], rows.shape[1]), np.uint8)
-    for width in np.unique(units).tolist():
-        chosen = np.flatnonzero(units == width)
+    for width, chosen in _by_width(units):
         stored = _above(rows[chosen], least[chosen], 8 * width).view(np.uint8)
         places = (ends[chosen] - width)[:, None] + np.arange(width)
         target[places.reshape(-1)] = stored.reshape(-1, rows.shape[1])
     return table, as_piece(target)
+
+
+def _by_width(units: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Each width that occurs, with the windows that have it."""
+    for width in (1, 2, 4, 8):
+        if len(chosen := np.flatnonzero(units == width)):
+            yield width, chosen
 
 
 def _above(rows: NDArray[Any], least: NDArray[Any], bits: int) -> NDArray[Any]:
@@ -178,8 +185,7 @@ def _restore(source: NDArray[np.uint8], least: NDArray[Any], bits: NDArray[Any],
     units = bits // 8
     ends = np.cumsum(units)
     table = source.reshape(-1, rows.shape[1])
-    for width in np.unique(units).tolist():
-        chosen = np.flatnonzero(units == width)
+    for width, chosen in _by_width(units):
         places = (ends[chosen] - width)[:, None] + np.arange(width)
         part = np.empty((len(chosen), rows.shape[1]), rows.dtype)
         _raise(table.take(places.reshape(-1), axis=0).reshape(-1), least[chosen], 8 * width, part)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.format.datatypes import Datatype
-from terrazzo.format.filters.base import Element, FilterCode, Parts
+from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts
 from terrazzo.format.filters.pieces import as_array, as_piece, copy_rows, pack_sizes, take_sizes
 from terrazzo.format.wire import Cursor
 
@@ -67,7 +67,7 @@ class BitShuffle:
         return Parts(metadata, (as_piece(target),))
 
     def bound(self, size: int, element: Element) -> int:  # noqa: ARG002
-        return size + 12
+        return size + 4 + 8 * MOST_PARTS
 
     def pack_options(self) -> bytes:
         return b""

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from terrazzo.format.datatypes import Datatype
-from terrazzo.format.filters.base import Element, FilterCode, Parts, joined
+from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, joined
 from terrazzo.format.filters.pieces import as_array, as_piece, pack_sizes, take_sizes
 from terrazzo.format.wire import Bytes, Cursor
 
@@ -36,7 +36,7 @@ class ByteShuffle:
         return Parts(metadata, (joined(tuple(_unshuffled(cursor.take(size), width) for size in sizes)),))
 
     def bound(self, size: int, element: Element) -> int:  # noqa: ARG002
-        return size + 8
+        return size + 4 + 4 * MOST_PARTS
 
     def pack_options(self) -> bytes:
         return b""

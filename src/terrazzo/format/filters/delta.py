@@ -18,7 +18,7 @@ from terrazzo.format import versions
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters import differences
 from terrazzo.format.filters.absorb import absorb, release
-from terrazzo.format.filters.base import Element, FilterCode, Parts
+from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts
 from terrazzo.format.filters.pieces import as_array, as_piece
 from terrazzo.format.wire import U64, Bytes, Cursor
 
@@ -47,7 +47,7 @@ class Delta:
         return release(parts, partial(_decoded, dtype=dtype), limit)
 
     def bound(self, size: int, element: Element) -> int:  # noqa: ARG002
-        return size + 8 + differences.MOST_PARTS * 24
+        return size + 8 + MOST_PARTS * 24
 
     def pack_options(self) -> bytes:
         return differences.pack_options(_COMPRESSOR, self.level, self.reinterpret)

@@ -17,7 +17,6 @@ from terrazzo.format.wire import Cursor
 
 _OPTIONS = struct.Struct("<BiB")
 _BYTE = np.dtype(np.uint8)
-MOST_PARTS = 32  # of one chunk: its data, and a metadata part for each filter since the last compressor
 
 
 def pack_options(compressor: int, level: int, reinterpret: Datatype | None) -> bytes:

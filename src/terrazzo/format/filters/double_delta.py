@@ -24,7 +24,7 @@ from terrazzo.format import versions
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters import differences
 from terrazzo.format.filters.absorb import absorb, release
-from terrazzo.format.filters.base import Element, FilterCode, Parts
+from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts
 from terrazzo.format.filters.bit_stream import pack_bits, stream_size, unpack_bits
 from terrazzo.format.filters.pieces import as_array, as_piece, copy_rows
 from terrazzo.format.wire import Bytes, Cursor
@@ -56,7 +56,7 @@ class DoubleDelta:
 
     def bound(self, size: int, element: Element) -> int:  # noqa: ARG002
         # per part: two sizes, the header, room for the last word (or for the elements of an empty part)
-        return size + 8 + differences.MOST_PARTS * (8 + 9 + 16)
+        return size + 8 + MOST_PARTS * (8 + 9 + 16)
 
     def pack_options(self) -> bytes:
         return differences.pack_options(_COMPRESSOR, self.level, self.reinterpret)

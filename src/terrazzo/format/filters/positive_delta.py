@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from terrazzo.errors import CorruptionError, InvalidRequestError
 from terrazzo.format.datatypes import Datatype
-from terrazzo.format.filters.base import Element, FilterCode, Parts, joined, within
+from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, joined, within
 from terrazzo.format.filters.pieces import as_array, as_piece, trimmed
 from terrazzo.format.filters.windows import check_max_window, equal_runs, is_windowed_date, window_size
 from terrazzo.format.wire import U32, Bytes, Cursor
@@ -76,7 +76,7 @@ class PositiveDelta:
             return size
         width = element.datatype.size
         window = max(self.max_window // width * width, width)
-        return size + U32.size + (size // window + 2) * (width + 4)
+        return size + U32.size + (size // window + 2 * MOST_PARTS) * (width + 4)
 
     def pack_options(self) -> bytes:
         return U32.pack(self.max_window)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from terrazzo.errors import CorruptionError, InvalidRequestError
 from terrazzo.format.datatypes import Datatype
-from terrazzo.format.filters.base import Element, FilterCode, Parts, joined, within
+from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, joined, within
 from terrazzo.format.filters.pieces import as_array, as_piece, pack_sizes, take_sizes
 from terrazzo.format.wire import Bytes, Cursor
 
@@ -84,7 +84,7 @@ class ScaleFloat:
 
     def bound(self, size: int, element: Element) -> int:
         # metadata, which is not converted, may be all of `size`
-        return max(size, size * self.byte_width // element.datatype.size) + 8
+        return max(size, size * self.byte_width // element.datatype.size) + 4 + 4 * MOST_PARTS
 
     def pack_options(self) -> bytes:
         return _OPTIONS.pack(self.scale, self.offset, self.byte_width)

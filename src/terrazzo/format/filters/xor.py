@@ -10,7 +10,7 @@ import numpy as np
 
 from terrazzo.errors import CorruptionError, InvalidRequestError
 from terrazzo.format.datatypes import Datatype
-from terrazzo.format.filters.base import Element, FilterCode, Parts
+from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts
 from terrazzo.format.filters.pieces import as_array, as_piece, pack_sizes, take_sizes
 from terrazzo.format.wire import Cursor
 
@@ -36,8 +36,8 @@ class Xor:
         for piece in parts.data:
             source = as_array(piece, word)
             end = start + len(source)
-            target[start : start + 1] = source[:1]
             np.bitwise_xor(source[1:], source[:-1], out=target[start + 1 : end])
+            target[start:end][:1] = source[:1]
             start = end
         return Parts((pack_sizes(sizes), *parts.metadata), (as_piece(target),))
 
@@ -55,7 +55,7 @@ class Xor:
         return Parts(metadata, (as_piece(target),))
 
     def bound(self, size: int, element: Element) -> int:  # noqa: ARG002
-        return size + 8
+        return size + 4 + 4 * MOST_PARTS
 
     def pack_options(self) -> bytes:
         return b""
