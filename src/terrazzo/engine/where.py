@@ -43,15 +43,18 @@ def parse_where(text: object, schema: Schema) -> Predicate:
             f"where={text!r} is no condition; write SQL such as \"x > 3 AND tag = 'a'\""
         )
     try:
-        tree = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
+        tree = sqlglot.parse_one(text, dialect="spark")
     except sqlglot.errors.SqlglotError as problem:
-        reason = str(problem).splitlines()[0] if str(problem) else "it does not parse"
-        raise InvalidRequestError(f"where={text!r} is not SQL: {_plain(reason)}") from None
+        raise InvalidRequestError(f"where={text!r} is not SQL: {_reason(problem)}") from None
     return _Binder(schema, text).bind(tree, negated=False)
 
 
-def _plain(text: str) -> str:
-    return text.replace("\x1b[4m", "").replace("\x1b[0m", "")
+def _reason(problem: Exception) -> str:
+    """What the parser found, in a few words and without its classes."""
+    details = getattr(problem, "errors", None) or [{}]
+    told, near = details[0].get("description") or "it does not parse", details[0].get("highlight")
+    told = "something is missing" if "<class" in told else told.rstrip(".").lower()
+    return f"{told} at {near!r}" if near else told
 
 
 class _Binder:
