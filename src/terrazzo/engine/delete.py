@@ -69,7 +69,7 @@ def _spared(view: View, where: Predicate, body: DeleteCommit, time_ms: int) -> d
     for task in plan_scan(seen, request, _TASK).tasks:
         for columns in scan_columns(seen, request, task):
             n = len(next(iter(columns.values())))
-            hit = stored_hits(body.condition, columns, frozenset(), view.schema, n)
+            hit = stored_hits(body.condition, columns, view.schema, n)
             spared = hit & ~evaluate(where, columns, view.schema, n)
             if spared.any():
                 found.append({name: column.filter(spared) for name, column in columns.items()})
