@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from terrazzo.engine.clock import instant, now_ms
+from terrazzo.engine.clock import follow, instant, now_ms
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.snapshot import Snapshot, StoredCondition
 from terrazzo.engine.view import View
@@ -18,6 +18,8 @@ def next_time(snapshot: Snapshot, at: object = None) -> int:
         time_ms = instant(at)
         if time_ms < 1:
             raise InvalidRequestError(f"at={at!r}: the first instant is 1")
+        names = [f.name for f in snapshot.fragments] + [c.commit.name for c in snapshot.conditions]
+        follow(time_ms, (name.uuid for name in names if name.start_ms == time_ms))
         return time_ms
     return max(now_ms(), snapshot.newest_ms + 1)
 
@@ -39,4 +41,7 @@ def with_change(view: View, conditions: tuple[StoredCondition, ...], fragments: 
 def reaching(view: View, at_ms: int) -> View:
     """The same view, as of a given instant."""
     snapshot = view.snapshot
-    return view.following(replace(snapshot, window=replace(snapshot.window, at_ms=at_ms)))
+    window = replace(snapshot.window, at_ms=at_ms)
+    fragments = tuple(f for f in snapshot.fragments if window.shows(f.name, dense=snapshot.schema.dense))
+    conditions = tuple(c for c in snapshot.conditions if c.time_ms <= at_ms)
+    return view.following(replace(snapshot, window=window, fragments=fragments, conditions=conditions))
