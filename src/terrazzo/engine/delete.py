@@ -63,7 +63,7 @@ def _spared(view: View, where: Predicate, body: DeleteCommit, time_ms: int) -> d
     tested = [view.schema.field(name) for name in fields_of(where)]
     if not any((isinstance(field, Attr) and field.nullable) or field.datatype.is_float for field in tested):
         return None
-    seen = reaching(view, max(time_ms, view.snapshot.window.at_ms))
+    seen = reaching(view, time_ms)
     request = Request(tuple(field.name for field in view.schema.fields), everything(view.schema))
     found = []
     for task in plan_scan(seen, request, _TASK).tasks:

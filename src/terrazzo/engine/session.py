@@ -39,7 +39,7 @@ def with_change(view: View, conditions: tuple[StoredCondition, ...], fragments: 
 
 
 def reaching(view: View, at_ms: int) -> View:
-    """The same view, as of a given instant."""
+    """The same view and schema, as of a given instant: without what was committed for later ones."""
     snapshot = view.snapshot
     window = replace(snapshot.window, at_ms=at_ms)
     fragments = tuple(f for f in snapshot.fragments if window.shows(f.name, dense=snapshot.schema.dense))
