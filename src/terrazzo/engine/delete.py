@@ -14,7 +14,7 @@ from terrazzo.engine.history import stored_hits
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.predicate import FALSE, Predicate, evaluate, fields_of, to_condition
 from terrazzo.engine.region import everything
-from terrazzo.engine.session import reaching, with_change
+from terrazzo.engine.session import check_names, reaching, with_change
 from terrazzo.engine.snapshot import StoredCondition
 from terrazzo.engine.sparse import joined, scan_columns
 from terrazzo.engine.view import View
@@ -41,6 +41,7 @@ def plan_delete(view: View, where: Predicate, time_ms: int) -> Removal:
         raise InvalidRequestError(
             "a dense array has a value in every cell: write its fill value instead of deleting"
         )
+    check_names(view, fields_of(where), time_ms)
     _check_fragments(view, where, time_ms)
     body = DeleteCommit.of(to_condition(where, view.schema))
     return Removal(body, _spared(view, where, body, time_ms))

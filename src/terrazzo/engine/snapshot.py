@@ -129,6 +129,10 @@ class Snapshot:
     def schema_of(self, fragment: Fragment) -> Schema:
         return self.schemas[fragment.schema_name]
 
+    def schema_at(self, at_ms: int) -> Schema:
+        """The schema in force at an instant."""
+        return self.schemas[current_schema(self.schemas, at_ms)]
+
     def with_fragments(self, *added: Fragment) -> "Snapshot":
         """This snapshot and what its holder has committed since, as far as it lies in the window."""
         latest = max(fragment.name.end_ms for fragment in added)

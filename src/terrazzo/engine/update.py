@@ -25,7 +25,7 @@ from terrazzo.engine.dense import Box, coordinates, read_box, shape_of, tile_box
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.predicate import FALSE, All, NullTest, Predicate, Some, evaluate, fields_of, to_condition
 from terrazzo.engine.region import everything
-from terrazzo.engine.session import reaching, with_change
+from terrazzo.engine.session import check_names, reaching, with_change
 from terrazzo.engine.snapshot import StoredCondition
 from terrazzo.engine.sparse import joined, scan_columns
 from terrazzo.engine.view import View
@@ -103,6 +103,7 @@ def update(view: View, values: Values, where: Predicate, time_ms: int, *, portab
     """The view after the update; a condition that nothing can match is not even stored."""
     if where == FALSE:
         return view
+    check_names(view, {*values, *fields_of(where)}, time_ms)
     if view.schema.dense:
         return _update_dense(view, values, where, time_ms)
     if portable or not storable(where, values, view.schema):
