@@ -15,6 +15,7 @@ from terrazzo.engine.session import next_time, reaching, with_fragments
 from terrazzo.engine.snapshot import Window, list_array, take_snapshot
 from terrazzo.engine.view import View
 from terrazzo.errors import ArrayExistsError, InvalidRequestError
+from terrazzo.format import keys
 from terrazzo.format.attribute import Attr
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.schema import Schema
@@ -32,7 +33,8 @@ def create(uri: str, schema: Schema, *, key: Any = None, storage_options: Option
     listed = list_array(store)
     if listed.is_array:
         raise ArrayExistsError(f"there is an array at {store.uri} already; open it, or choose another place")
-    if listed.root or listed.root_folders:
+    # What a create that was cut short leaves behind is no obstacle to the next one.
+    if listed.root or set(listed.root_folders) - {keys.SCHEMA_FOLDER}:
         raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
     put_schema(store, schema, now_ms(), cipher)
     return open_array(uri, key=key, storage_options=storage_options)
