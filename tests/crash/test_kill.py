@@ -17,8 +17,6 @@ from terrazzo.storage import staging
 
 N_KILLS, PER_ARRAY = 200, 20
 
-State = dict[str, Any]
-
 
 def new_array(path: str) -> None:
     schema = tz.Schema(
@@ -29,25 +27,7 @@ def new_array(path: str) -> None:
     tz.create(path, schema)
 
 
-def after(state: State, step: dict[str, Any]) -> State:
-    """The same step on a dict of rows."""
-    rows, extra, meta = dict(state["rows"]), state["extra"], dict(state["meta"])
-    kind, number, start = step["kind"], step["number"], step["start"]
-    if kind == "evolve":
-        extra = not extra
-    if kind == "meta":
-        meta[f"of {start // labour.RANGE}"] = number
-    for x in range(start, step["stop"]):
-        if kind == "write":
-            rows[x] = (number, None if (x - start) % 2 else number, f"s{number}")
-        elif kind == "delete" or (kind == "spare" and x in rows and rows[x][1] is not None):
-            rows.pop(x, None)
-        elif kind in {"update", "portable"} and x in rows:
-            rows[x] = (-number, rows[x][1], "updated")
-    return {"rows": rows, "extra": extra, "meta": meta}
-
-
-def seen(path: str) -> State:
+def seen(path: str) -> labour.State:
     array = tz.open(path)
     rows = array.read(columns=["x", "v", "n", "s"]).to_pylist()
     found = {row["x"]: (row["v"], row["n"], row["s"]) for row in rows}
@@ -75,16 +55,16 @@ def test_two_hundred_killed_processes_leave_whole_operations(tmp_path: Path, nur
         path, place = str(tmp_path / f"array-{number // PER_ARRAY}"), number % PER_ARRAY
         if place == 0:
             new_array(path)
-            state: State = {"rows": {}, "extra": False, "meta": {}}
+            state = labour.NOTHING
         lines = kill_one(nursery, path, tmp_path / f"diary-{number}", place * labour.RANGE, number)
         steps = [json.loads(line) for line in lines if line != "done"]
         for step in steps[: lines.count("done")]:
-            state = after(state, step)
+            state = labour.after(state, step)
             n_done += 1
         found = seen(path)
 
         if len(steps) > lines.count("done"):
-            happened = after(state, steps[-1])
+            happened = labour.after(state, steps[-1])
             assert found in (state, happened), f"{steps[-1]} is torn"
             n_cut += 1
             n_whole += found == happened != state

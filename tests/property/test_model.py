@@ -40,7 +40,7 @@ from terrazzo.errors import InvalidRequestError
 from terrazzo.format.commits import UpdateCommit
 from terrazzo.storage import open_store
 
-PROFILES = {"dev": (15, 15), "ci": (200, 30), "nightly": (3000, 60)}
+PROFILES = {"dev": (15, 15), "ci": (140, 30), "nightly": (3000, 60)}
 EXAMPLES, STEPS = PROFILES[os.environ.get("TERRAZZO_PROFILE", "ci")]
 
 VALUES: dict[str, list[Any]] = {
