@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from terrazzo.cli.demo import demo
 from terrazzo.cli.inspect import inspect
 
 _EXIT_CODES = """Exit codes: 0 done; 1 it failed, and the last line on stderr says what, where and what next;
@@ -27,7 +28,8 @@ def terrazzo(
     """TileDB arrays: look at them, read and change them."""
 
 
-app.command(epilog=_EXIT_CODES)(inspect)
+for command in (demo, inspect):
+    app.command(epilog=_EXIT_CODES)(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -2,12 +2,12 @@
 
 import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NoReturn
 
 from terrazzo.cli.kinds import parse_name
+from terrazzo.engine.keys import as_cipher
 from terrazzo.engine.snapshot import list_array, load_schemas, with_enumerations
 from terrazzo.errors import ArrayNotFoundError, FormatError, InvalidRequestError
 from terrazzo.format import keys
@@ -107,35 +107,14 @@ class Place:
 
 
 def cipher_of(key: str | None, key_file: str | None) -> Aes256Gcm | None:
-    """The key as 32 bytes or 64 hexadecimal digits; it appears in no message."""
+    """The key as the engine takes it; a file may hold it as bytes or as text. It appears in no message."""
     if key is not None and key_file is not None:
         raise InvalidRequestError("give --key or --key-file, not both")
-    if key is not None:
-        return _cipher(key.encode(), "--key")
-    if key_file is not None:
-        try:
-            with open(key_file, "rb") as opened:  # noqa: PTH123
-                content = opened.read(4096)
-        except OSError as problem:
-            raise InvalidRequestError(f"--key-file: {problem.strerror}: {key_file}") from None
-        return _cipher(content, "--key-file")
-    return None
-
-
-def _cipher(content: bytes, option: str) -> Aes256Gcm:
-    readings: tuple[Callable[[bytes], bytes], ...] = (bytes, bytes.strip, _of_hex)
-    for reading in readings:
-        if len(key := reading(content)) == 32:
-            return Aes256Gcm(key, _no_nonce)
-    raise InvalidRequestError(f"{option} takes 32 bytes or 64 hexadecimal digits")
-
-
-def _of_hex(content: bytes) -> bytes:
+    if key_file is None:
+        return as_cipher(key)
     try:
-        return bytes.fromhex(content.decode())
-    except ValueError:
-        return b""
-
-
-def _no_nonce() -> bytes:
-    raise AssertionError("inspecting encrypts nothing")
+        with open(key_file, "rb") as opened:  # noqa: PTH123
+            content = opened.read(4096)
+    except OSError as problem:
+        raise InvalidRequestError(f"--key-file: {problem.strerror}: {key_file}") from None
+    return as_cipher(content if len(content) == 32 else content.strip().decode("ascii", "replace"))

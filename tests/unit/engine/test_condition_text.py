@@ -49,7 +49,9 @@ def test_what_is_shown_is_what_was_typed(text) -> None:
     assert describe_condition(stored, SCHEMA) == text
 
 
-@pytest.mark.parametrize("text", ["n IS NULL", "NOT (x = 1 AND v = 2)", "TRUE", "x BETWEEN 3 AND 5 OR n > -2"])
+@pytest.mark.parametrize(
+    "text", ["n IS NULL", "NOT (x = 1 AND v = 2)", "TRUE", "x BETWEEN 3 AND 5 OR n > -2"]
+)
 def test_what_is_shown_means_the_same(text) -> None:
     stored = to_condition(parse_where(text, SCHEMA), SCHEMA)
     shown = describe_condition(stored, SCHEMA)
