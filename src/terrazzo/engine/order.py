@@ -21,6 +21,9 @@ from terrazzo.format.schema import Schema
 Keys = list[NDArray[np.uint64]]
 
 
+_FEW_RUNS = 64
+
+
 class Component(NamedTuple):
     values: NDArray[np.uint64]  # from 0
     bound: int  # they are all below this
@@ -41,12 +44,35 @@ def sort_keys(coords: Sequence[Column], schema: Schema, order: str = "global") -
 
 def argsort(keys: Keys) -> Index | None:
     """The stable order of the cells; None where they are in order already."""
-    if is_sorted(keys):
-        return None
-    if len(keys) == 1:
-        # Timsort finds the sorted runs of fragments laid end to end and merges them.
-        return np.argsort(keys[0], kind="stable")
-    return np.lexsort(keys[::-1])
+    return sort_cells(keys)[0]
+
+
+def sort_cells(keys: Keys) -> tuple[Index | None, NDArray[np.bool_]]:
+    """The stable order of the cells, None where they are in order already; and in that order, which cells have the
+    coordinates of the cell before them."""
+    if len(keys) > 1:
+        index = None if is_sorted(keys) else np.lexsort(keys[::-1])
+        return index, equals_previous(keys, index)
+    (key,) = keys
+    n_runs = int(np.count_nonzero(key[1:] < key[:-1])) + 1
+    if n_runs == 1:
+        return None, equals_previous(keys, None)
+    bits = (len(key) - 1).bit_length()
+    if n_runs > _FEW_RUNS and int(key.max()).bit_length() + bits <= 64:
+        return _sort_packed(key, np.uint64(bits))
+    # Timsort finds the sorted runs of fragments laid end to end and merges them.
+    index = np.argsort(key, kind="stable")
+    return index, equals_previous(keys, index)
+
+
+def _sort_packed(key: NDArray[np.uint64], bits: np.uint64) -> tuple[Index, NDArray[np.bool_]]:
+    """Numbers sort several times as fast as indices: the row goes into the bits that the key leaves free."""
+    packed = key << bits
+    packed |= np.arange(len(key), dtype=np.uint64)
+    packed.sort()
+    same = equals_previous([packed >> bits], None)
+    packed &= (np.uint64(1) << bits) - np.uint64(1)
+    return packed.view(np.int64), same
 
 
 def is_sorted(keys: Keys) -> bool:
@@ -103,9 +129,8 @@ def _ranked(column: Column, dim: Dim) -> Component:
 
 def _offset(values: NDArray[Any], low: int) -> NDArray[np.uint64]:
     """values - low, as unsigned: exact over the whole range of 64 bits."""
-    return values.astype(np.int64 if values.dtype.kind == "i" else np.uint64).view(np.uint64) - np.uint64(
-        low % (1 << 64)
-    )
+    wide = values.astype(np.int64 if values.dtype.kind == "i" else np.uint64, copy=False).view(np.uint64)
+    return wide - np.uint64(low % (1 << 64)) if low else wide
 
 
 def _float_bits(values: NDArray[Any]) -> NDArray[np.uint64]:

@@ -20,7 +20,7 @@ from terrazzo.engine.columns import Column, Mask, concat, constant
 from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.history import Origin, apply, relevant
-from terrazzo.engine.order import argsort, equals_previous, sort_keys
+from terrazzo.engine.order import argsort, sort_cells, sort_keys
 from terrazzo.engine.plan import Part, Request, ScanTask, columns_read
 from terrazzo.engine.predicate import evaluate
 from terrazzo.engine.region import Region
@@ -180,8 +180,7 @@ def newest_versions(coords: list[Column], found: list[Cells], schema: Schema) ->
     """
     # Hilbert values cost more than they save: any order that puts equals side by side will do.
     keys = sort_keys(coords, schema, "row-major" if schema.cell_order is Layout.HILBERT else "global")
-    index = argsort(keys)
-    same = equals_previous(keys, index)
+    index, same = sort_cells(keys)
     if not same.any():
         return None
     n = len(same)
