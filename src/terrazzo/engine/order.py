@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from terrazzo.engine.columns import Column, Index
+from terrazzo.engine.columns import Column, Index, concat
+from terrazzo.engine.grid import grid_key, unsigned
 from terrazzo.engine.hilbert import hilbert_values
+from terrazzo.engine.runner import cpu_count
 from terrazzo.format.domain import Dim
 from terrazzo.format.orders import Layout
 from terrazzo.format.schema import Schema
@@ -22,6 +24,7 @@ Keys = list[NDArray[np.uint64]]
 
 
 _FEW_RUNS = 64
+_WORTH_CUTTING = 1 << 20
 
 
 class Component(NamedTuple):
@@ -31,10 +34,20 @@ class Component(NamedTuple):
 
 def sort_keys(coords: Sequence[Column], schema: Schema, order: str = "global") -> Keys:
     """Keys whose order, first key first, is that of the cells. `order`: global, row-major or col-major."""
+    return sort_keys_of_parts([coords], schema, order)
+
+
+def sort_keys_of_parts(parts: Sequence[Sequence[Column]], schema: Schema, order: str = "global") -> Keys:
+    """Keys of cells that lie in several sets of columns, one after the other."""
+    hilbert = order == "global" and schema.cell_order is Layout.HILBERT
+    if not hilbert:
+        key = grid_key(parts, schema, order)
+        if key is not None:
+            return [key]
+    coords = [concat([part[j] for part in parts]) for j in range(len(schema.dims))]
     ranked = [_ranked(column, dim) for column, dim in zip(coords, schema.dims, strict=True)]
-    if order == "global" and schema.cell_order is Layout.HILBERT:
-        first = Component(hilbert_values(coords, schema), 1 << 63)
-        return _packed([first, *ranked])
+    if hilbert:
+        return _packed([Component(hilbert_values(coords, schema), 1 << 63), *ranked])
     if order != "global":
         return _packed(_in_order(ranked, Layout.parse(order)))
     tiles = [_tile(column, dim) for column, dim in zip(coords, schema.dims, strict=True)]
@@ -75,6 +88,23 @@ def _sort_packed(key: NDArray[np.uint64], bits: np.uint64) -> tuple[Index, NDArr
     return packed.view(np.int64), same
 
 
+def sets_of_runs(keys: Keys, ends: Sequence[int]) -> list[list[slice]]:
+    """Rows in sets that hold no equal keys between them: sorted runs are cut at the same keys, into a few sets per
+    core. Where there is nothing to cut, all rows are one set."""
+    n = len(keys[0])
+    runs = [(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True) if b > a]
+    if len(keys) > 1 or n < _WORTH_CUTTING or len(runs) < 2 or cpu_count() == 1:
+        return [[slice(0, n)]]
+    key = keys[0]
+    if any((key[a + 1 : b] < key[a : b - 1]).any() for a, b in runs):
+        return [[slice(0, n)]]
+    first, last = max(runs, key=lambda run: run[1] - run[0])
+    n_sets = 2 * cpu_count()
+    cuts = key[first:last][[(last - first) * j // n_sets for j in range(1, n_sets)]]
+    edges = [[a, *(a + np.searchsorted(key[a:b], cuts)).tolist(), b] for a, b in runs]
+    return [[slice(edge[j], edge[j + 1]) for edge in edges] for j in range(n_sets)]
+
+
 def is_sorted(keys: Keys) -> bool:
     if len(keys) == 1:
         return bool((keys[0][1:] >= keys[0][:-1]).all())
@@ -111,7 +141,7 @@ def _tile(column: Column, dim: Dim) -> Component | None:
     else:
         if high - low < dim.tile:
             return None
-        tiles = _offset(column.values, int(low)) // np.uint64(int(dim.tile))
+        tiles = unsigned(column.values, int(low)) // np.uint64(int(dim.tile))
     return _from_zero(tiles)
 
 
@@ -124,13 +154,7 @@ def _ranked(column: Column, dim: Dim) -> Component:
     if not len(values):
         return Component(np.empty(0, np.uint64), 1)
     low, high = int(values.min()), int(values.max())
-    return Component(_offset(values, low), high - low + 1)
-
-
-def _offset(values: NDArray[Any], low: int) -> NDArray[np.uint64]:
-    """values - low, as unsigned: exact over the whole range of 64 bits."""
-    wide = values.astype(np.int64 if values.dtype.kind == "i" else np.uint64, copy=False).view(np.uint64)
-    return wide - np.uint64(low % (1 << 64)) if low else wide
+    return Component(unsigned(values, low), high - low + 1)
 
 
 def _float_bits(values: NDArray[Any]) -> NDArray[np.uint64]:
