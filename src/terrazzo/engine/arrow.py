@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from terrazzo.engine.buffers import bitmap, bools, numbers
 from terrazzo.engine.columns import Column, of_binary
 from terrazzo.errors import CorruptionError, InvalidRequestError
 from terrazzo.format.attribute import Attr
@@ -92,31 +93,24 @@ def to_arrow(column: Column, field: Field, schema: Schema) -> Any:
     if single is not None:
         flat = _numbers(np.ascontiguousarray(column.values).reshape(-1), single, None)
         return pa.FixedSizeListArray.from_arrays(
-            flat, field.cell_val_num, mask=None if column.validity is None else pa.array(~column.validity)
+            flat, field.cell_val_num, mask=None if column.validity is None else bools(~column.validity)
         )
     width = field.cell_val_num * field.datatype.size
     return pa.Array.from_buffers(
-        pa.binary(width), n, [_bitmap(column.validity), pa.py_buffer(np.ascontiguousarray(column.values))]
+        pa.binary(width), n, [bitmap(column.validity), pa.py_buffer(np.ascontiguousarray(column.values))]
     )
 
 
 def _numbers(values: NDArray[Any], kind: Any, validity: NDArray[np.bool_] | None) -> Any:
     if kind == pa.bool_():
-        return pa.array(values != 0, mask=None if validity is None else ~validity)
+        return bools(values != 0, validity)
     if kind == pa.date32():
         absent = values == _NOT_A_DAY
         if np.any((values != values.astype(np.int32)) & ~absent):
             raise InvalidRequestError("a day lies outside the range of Arrow's date32")
         missing = absent if validity is None else absent | ~validity
-        return pa.array(np.where(absent, 0, values).astype(np.int32), mask=missing).view(pa.date32())
-    values = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(kind, len(values), [_bitmap(validity), pa.py_buffer(values)])
-
-
-def _bitmap(validity: NDArray[np.bool_] | None) -> Any:
-    if validity is None or validity.all():
-        return None
-    return pa.py_buffer(np.packbits(validity, bitorder="little"))
+        return numbers(np.where(absent, 0, values).astype(np.int32), pa.date32(), ~missing)
+    return numbers(values, kind, validity)
 
 
 def _labelled(column: Column, labels: Any) -> Any:
@@ -124,7 +118,7 @@ def _labelled(column: Column, labels: Any) -> Any:
     known = (index < len(labels)) & (index >= 0)  # an index without a label, such as a fill value, is null
     if column.validity is not None:
         known &= column.validity
-    indices = pa.array(np.where(known, index, 0).astype(index.dtype), mask=~known)
+    indices = numbers(np.where(known, index, 0).astype(index.dtype), None, known)
     return pa.DictionaryArray.from_arrays(indices, labels)
 
 
@@ -142,13 +136,13 @@ def _var_to_arrow(column: Column, field: Field) -> Any:
     if single is not None:
         items = _numbers(np.ascontiguousarray(column.values).view(field.datatype.dtype), single, None)
         return pa.Array.from_buffers(
-            pa.list_(single), n, [_bitmap(column.validity), offsets], children=[items]
+            pa.list_(single), n, [bitmap(column.validity), offsets], children=[items]
         )
     text = field.datatype in {Datatype.STRING_ASCII, Datatype.STRING_UTF8}
     array = pa.Array.from_buffers(
         pa.string() if text else pa.binary(),
         n,
-        [_bitmap(column.validity), offsets, pa.py_buffer(column.values)],
+        [bitmap(column.validity), offsets, pa.py_buffer(column.values)],
     )
     if text and len(column.values) and column.values.max() > 127:
         try:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from terrazzo.engine.buffers import binaries, bools, numbers
 from terrazzo.format.datatypes import Datatype
 
 Mask = NDArray[np.bool_]
@@ -48,13 +49,13 @@ class Column:
         validity = None if self.validity is None else self.validity[index]
         if self.offsets is None:
             return Column(self.values.take(index, axis=0), None, validity)
-        return of_binary(self.binary().take(pa.array(index)), validity)
+        return of_binary(self.binary().take(numbers(index)), validity)
 
     def filter(self, mask: Mask) -> "Column":
         validity = None if self.validity is None else self.validity[mask]
         if self.offsets is None:
             return Column(self.values[mask], None, validity)
-        return of_binary(self.binary().filter(pa.array(mask)), validity)
+        return of_binary(self.binary().filter(bools(mask)), validity)
 
     def slice(self, start: int, stop: int) -> "Column":
         validity = None if self.validity is None else self.validity[start:stop]
@@ -76,8 +77,8 @@ class Column:
         if self.offsets is not None:
             replaced = pc.replace_with_mask(
                 self.binary(),
-                pa.array(mask),
-                pa.array([raw], pa.large_binary()).take(pa.array(np.zeros(int(mask.sum()), np.int64))),
+                bools(mask),
+                binaries([raw]).take(numbers(np.zeros(int(mask.sum()), np.int64))),
             )
             return of_binary(replaced, validity)
         values = self.values.copy()

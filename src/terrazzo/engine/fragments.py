@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from terrazzo.errors import ConflictError, CorruptionError, FormatError, MissingObjectError
 from terrazzo.format import versions
+from terrazzo.format.bounds import BoundsTable
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.fragment import Footer, Section, schema_name, split_footer
 from terrazzo.format.fragment_file import SectionMap
@@ -37,6 +38,8 @@ from terrazzo.storage.base import Store
 TAIL = 64 << 10
 """Bytes read from the end of a metadata file at open: the footer, and mostly the whole file."""
 _WHOLE = 4 << 20
+_OFFSETS = frozenset({Section.TILE_OFFSETS, Section.VAR_OFFSETS, Section.VALIDITY_OFFSETS})
+_FIRST = np.zeros(1, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,10 @@ class Sections:
     def rtree(self) -> RTree:
         if self.fragment.version < versions.FOOTER:
             return self._first.rtree  # type: ignore[no-any-return]
+        if self.n_tiles == 1 and not self.fragment.footer.dense and self.fragment.footer.domain is not None:
+            return RTree(
+                BoundsTable.of([self.fragment.footer.domain], self.schema.dims)
+            )  # the footer says it all
         body = self.body(Section.RTREE)
         assert body is not None
         tree = RTree.unpack(body, self.schema.dims, self.fragment.version)
@@ -188,7 +195,9 @@ class Sections:
         """Offsets, sizes or null counts per tile; empty where the fragment has none."""
         known = self._lists.get((section, slot))
         if known is None:
-            if self.fragment.version < versions.FOOTER:
+            if section in _OFFSETS and self.n_tiles == 1:
+                known = _FIRST  # the one tile begins where its file begins
+            elif self.fragment.version < versions.FOOTER:
                 known = self._first.lists[section, slot]
             else:
                 body = self.body(section, slot)

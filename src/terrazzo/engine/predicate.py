@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from terrazzo.engine.buffers import binaries, binary
 from terrazzo.engine.columns import Column, Mask
 from terrazzo.errors import CorruptionError, InvalidRequestError
 from terrazzo.format.attribute import Attr
@@ -175,10 +176,10 @@ def _compare_bytes(
             .cast(pa.large_binary())
         )
     if members is not None:
-        found = pc.is_in(cells, value_set=pa.array(members, pa.large_binary()))
+        found = pc.is_in(cells, value_set=binaries(members))
         mask = np.asarray(found.to_numpy(zero_copy_only=False))
         return mask if op is Op.IN else np.asarray(~mask)
-    return np.asarray(_ARROW[op](cells, pa.scalar(value, pa.large_binary())).to_numpy(zero_copy_only=False))
+    return np.asarray(_ARROW[op](cells, binary(value)).to_numpy(zero_copy_only=False))
 
 
 # -- predicates and stored conditions ------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from terrazzo.engine.buffers import binaries, binary
 from terrazzo.engine.columns import Column, Mask
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.bounds import Bound, BoundsTable
@@ -122,15 +123,15 @@ def _strings_inside(ranges: Ranges, column: Column) -> Mask:
     points = [a for a, b in ranges if a is not None and a == b]
     mask = np.zeros(len(column), bool)
     if points:
-        mask |= pc.is_in(cells, value_set=pa.array(points, pa.large_binary())).to_numpy(zero_copy_only=False)
+        mask |= pc.is_in(cells, value_set=binaries(points)).to_numpy(zero_copy_only=False)
     for a, b in ranges:
         if a is not None and a == b:
             continue
         inside = np.ones(len(column), bool)
         if a is not None:
-            inside &= pc.greater_equal(cells, pa.scalar(a, pa.large_binary())).to_numpy(zero_copy_only=False)
+            inside &= pc.greater_equal(cells, binary(a)).to_numpy(zero_copy_only=False)
         if b is not None:
-            inside &= pc.less_equal(cells, pa.scalar(b, pa.large_binary())).to_numpy(zero_copy_only=False)
+            inside &= pc.less_equal(cells, binary(b)).to_numpy(zero_copy_only=False)
         mask |= inside
     return mask
 

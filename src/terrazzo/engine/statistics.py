@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from terrazzo.engine.buffers import bools
 from terrazzo.engine.columns import Column, Mask
 from terrazzo.format.datatypes import VAR, Datatype
 from terrazzo.format.fragment_file import SlotMetadata
@@ -101,7 +102,7 @@ def _text_extremes(
         flat = np.ascontiguousarray(column.values)
         cells = pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(flat)]).cast(pa.binary())
     if mask is not None:
-        cells = pc.if_else(pa.array(mask), cells, pa.scalar(None, cells.type))
+        cells = pc.if_else(bools(mask), cells, pa.nulls(1, cells.type)[0])
     ends = [*starts[1:].tolist(), len(column)]
     pairs = [
         pc.min_max(cells.slice(start, end - start)).as_py()

@@ -7,9 +7,12 @@ import numpy as np
 import pyarrow as pa
 
 from terrazzo.engine.arrow import from_arrow
+from terrazzo.engine.buffers import numbers
 from terrazzo.engine.columns import Column
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.schema import Schema
+
+_PLAIN = frozenset(np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"))
 
 
 def as_batches(data: Any) -> Iterator[Any]:
@@ -51,13 +54,15 @@ def table_of(columns: Mapping[str, Any]) -> Any:
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{name!r} {n}" for name, n in lengths.items())
         raise InvalidRequestError(f"the columns differ in length: {told}")
-    return pa.table(arrays)
+    return pa.Table.from_arrays(list(arrays.values()), list(arrays))
 
 
 def _array(name: str, values: Any) -> Any:
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     try:
+        if type(values) is np.ndarray and values.ndim == 1 and values.dtype in _PLAIN:
+            return numbers(values)
         if isinstance(values, np.ma.MaskedArray):
             return pa.array(values.data, mask=np.ma.getmaskarray(values))
         if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "iufb":

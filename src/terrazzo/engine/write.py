@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from terrazzo.engine.buffers import binary
 from terrazzo.engine.clock import new_name
 from terrazzo.engine.columns import Column, concat
 from terrazzo.engine.commit import commit_fragments, put_fragment
 from terrazzo.engine.dense import Box, shape_of, to_tiles
 from terrazzo.engine.encode import EncodedFragment, encode_dense, encode_sparse
 from terrazzo.engine.fragments import Fragment
-from terrazzo.engine.order import argsort, equals_previous, sort_keys
+from terrazzo.engine.order import sort_cells, sort_keys
 from terrazzo.engine.runner import run_all
 from terrazzo.engine.tables import as_batches, columns_of
 from terrazzo.errors import InvalidRequestError
@@ -89,13 +90,11 @@ def check_domain(column: Column, dim: Dim, schema: Schema) -> None:
 
 
 def _check_strings(column: Column, dim: Dim, domain: Any) -> None:
-    import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 
     low, high = (end if isinstance(end, bytes) else str(end).encode() for end in domain)
     cells = column.binary()
-    kind = pa.large_binary()
-    outside = pc.or_(pc.less(cells, pa.scalar(low, kind)), pc.greater(cells, pa.scalar(high, kind)))
+    outside = pc.or_(pc.less(cells, binary(low)), pc.greater(cells, binary(high)))
     if high and pc.any(outside).as_py():
         row = int(np.argmax(outside.to_numpy(zero_copy_only=False)))
         raise InvalidRequestError(
@@ -114,12 +113,10 @@ def sparse_fragment(
 def in_global_order(columns: Mapping[str, Column], schema: Schema) -> dict[str, Column]:
     """The cells sorted; InvalidRequestError where two share coordinates and the schema forbids that."""
     keys = sort_keys([columns[dim.name] for dim in schema.dims], schema)
-    index = argsort(keys)
-    if not schema.allows_duplicates:
-        same = equals_previous(keys, index)
-        if same.any():
-            place = int(np.argmax(same))
-            raise _duplicate(columns, schema, place if index is None else int(index[place]))
+    index, same = sort_cells(keys)
+    if not schema.allows_duplicates and same.any():
+        place = int(np.argmax(same))
+        raise _duplicate(columns, schema, place if index is None else int(index[place]))
     if index is None:
         return dict(columns)
     moved: dict[str, Column] = {}
