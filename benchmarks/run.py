@@ -10,6 +10,7 @@ import platform
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 LIBRARIES = ("numpy", "pyarrow", "obstore", "cryptography")
@@ -30,6 +31,18 @@ def machine() -> str:
     )
 
 
+def table_of(module: Any) -> Any:
+    """What `table()` gives, or the dictionaries of `rows()` under the first sentence of the module."""
+    from measure import Table
+
+    if hasattr(module, "table"):
+        return module.table()
+    rows = module.rows()
+    header = tuple(rows[0])
+    title = module.__doc__.partition(".")[0].partition(":")[0]
+    return Table(title, header, [tuple(str(row.get(name, "")) for name in header) for row in rows])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="run the benchmarks and print Markdown tables")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="bench_NAME.py only")
@@ -41,7 +54,7 @@ def main() -> None:
         names = [name for name in names if name.removeprefix("bench_") in options.only]
     page = [PREFACE, f"Machine: {machine()}", ""]
     for name in names:
-        text = importlib.import_module(name).table().markdown()
+        text = table_of(importlib.import_module(name)).markdown()
         print(text, end="\n\n", flush=True)
         page += [text, ""]
     if options.write is not None:
