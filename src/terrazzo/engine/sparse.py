@@ -30,6 +30,8 @@ from terrazzo.format.attribute import Attr
 from terrazzo.format.orders import Layout
 from terrazzo.format.schema import Schema
 
+_FEW_RUNS = 8
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
@@ -206,7 +208,7 @@ def hidden_versions(found: list[Cells], schema: Schema) -> Mask | None:
             np.concatenate([key[place] for place in places]) if len(places) > 1 else key[places[0]]
             for key in keys
         ]
-        if len(some) == 1 and not _repeats(some[0]):
+        if len(some) == 1 and not _repeats(some[0], len(places)):
             return
         rows = np.concatenate([np.arange(place.start, place.stop) for place in places])
         hidden[_older(some, rows, times)] = True
@@ -215,9 +217,9 @@ def hidden_versions(found: list[Cells], schema: Schema) -> Mask | None:
     return hidden if hidden.any() else None
 
 
-def _repeats(key: NDArray[np.uint64]) -> bool:
-    """Whether a value is there twice. Runs laid end to end are merged in one pass, which beats any sort."""
-    ordered = np.sort(key, kind="stable")
+def _repeats(key: NDArray[np.uint64], n_runs: int) -> bool:
+    """Whether a value is there twice. A few runs laid end to end are merged faster than sorted."""
+    ordered = np.sort(key, kind="stable" if n_runs <= _FEW_RUNS else None)
     return bool((ordered[1:] == ordered[:-1]).any())
 
 
