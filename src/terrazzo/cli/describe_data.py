@@ -1,6 +1,7 @@
 """What is in a data file: its field, its tiles, their chunks, and the first values if they are asked for."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from terrazzo.cli.describe_fragment import load, slot_names
 from terrazzo.cli.output import Report, Shown
 from terrazzo.cli.place import Place
 from terrazzo.cli.values import cell_type, pipeline, plain, raw
-from terrazzo.engine.arrow import to_arrow
+from terrazzo.engine.arrow import to_arrow, value_type
 from terrazzo.engine.columns import Column
 from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS, FragmentReader
 from terrazzo.engine.fragments import Fragment
@@ -224,5 +225,18 @@ def _values(which: DataFile, reader: FragmentReader, schema: Schema, n_values: i
 
 
 def _cells(column: Column, field: Field, schema: Schema, n_values: int) -> list[Any]:
-    head = to_arrow(column, field, schema).slice(0, n_values)
+    n = min(n_values, len(column))
+    validity = None if column.validity is None else column.validity[:n]
+    if column.offsets is not None and value_type(field.datatype) is None:
+        # Cells that pad a dense tile hold what a fill value makes of them: not always text.
+        edges = column.offsets[: n + 1].tolist()
+        cells = [raw(column.values[a:b].tobytes()) for a, b in pairwise(edges)]
+        return (
+            cells
+            if validity is None
+            else [cell if ok else None for cell, ok in zip(cells, validity, strict=True)]
+        )
+    offsets = None if column.offsets is None else column.offsets[: n + 1]
+    values = column.values[:n] if offsets is None else column.values[: offsets[-1]]
+    head = to_arrow(Column(values, offsets, validity), field, schema)
     return [raw(value) if isinstance(value, bytes) else plain(value) for value in head.to_pylist()]

@@ -68,7 +68,8 @@ def fragment_metadata(content: bytes, place: Place, report: Report) -> None:
         return
     fragment, schema = loaded
     report["footer"] = _footer_report(fragment.footer, schema)
-    sections = Sections(place.folder, fragment, schema, place.cipher)
+    store = place.folder if place.array is None else place.array.store  # not read from, but named in errors
+    sections = Sections(store, fragment, schema, place.cipher)
     problems: list[FormatError] = []
     report["files"] = [
         _slot_report(slot, fragment.footer, schema) for slot in range(len(fragment.footer.file_sizes))
