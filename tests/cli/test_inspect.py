@@ -156,7 +156,7 @@ def test_fragment_metadata_are_told_with_the_schema_of_the_array(array, read, sh
         (
             "a2.tdb",
             "values",
-            ["1970-01-01 00:00:00.011000", "1970-01-01 00:00:00.012000", "1970-01-01 00:00:00.013000"],
+            ["1970-01-01T00:00:00.011", "1970-01-01T00:00:00.012", "1970-01-01T00:00:00.013"],
         ),
         ("a3.tdb", "values", ["high", "low", "high"]),
         ("d0.tdb", "values", [11, 12, 13]),
@@ -367,6 +367,35 @@ def test_folders_list_their_files_with_kind_and_size(array, read, show) -> None:
     assert report["size"] == sum(path.stat().st_size for path in array.rglob("*") if path.is_file())
     assert fragment["kind"] == "fragment"
     assert "a1_var.tdb" in show(only(array, "__fragments/*"))
+
+
+def test_values_of_every_shape_are_told(tmp_path, read) -> None:
+    attrs = [
+        tz.Attr("lists", "int16", var=True),
+        tz.Attr("pairs", "float32", values_per_cell=2),
+        tz.Attr("bytes", "blob"),
+        tz.Attr("flag", "bool", nullable=True),
+        tz.Attr("instant", "datetime64[ns]"),
+    ]
+    array = tz.create(str(tmp_path / "a"), tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], attrs))
+    array.write(
+        {
+            "x": [1, 2], "lists": [[1, 2], []], "pairs": [[0.5, 1.5], [2.5, 3.5]], "bytes": [b"\xff\0", b"ok"],
+            "flag": [True, None], "instant": np.array([1, 2_000_000_001], "M8[ns]"),
+        }
+    )  # fmt: skip
+    folder = tmp_path / "a" / array.fragments[0].key
+    shown = [
+        read(folder / f"a{name}.tdb", "--values", 9)["values"] for name in ("0_var", "1", "2_var", "3", "4")
+    ]
+
+    assert shown == [
+        [[1, 2], []],
+        [[0.5, 1.5], [2.5, 3.5]],
+        ["0xff00", "ok"],
+        [True, None],
+        ["1970-01-01T00:00:00.000000001", "1970-01-01T00:00:02.000000001"],
+    ]
 
 
 def test_any_store_is_looked_into(show) -> None:

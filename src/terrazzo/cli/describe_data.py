@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 from terrazzo.cli.describe_fragment import load, slot_names
 from terrazzo.cli.output import Report, Shown
 from terrazzo.cli.place import Place
-from terrazzo.cli.values import cell_type, pipeline, plain, raw
-from terrazzo.engine.arrow import to_arrow, value_type
+from terrazzo.cli.values import cell_type, number, pipeline, plain, raw
+from terrazzo.engine.arrow import value_type
 from terrazzo.engine.columns import Column
 from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS, FragmentReader
 from terrazzo.engine.fragments import Fragment
 from terrazzo.errors import CorruptionError, FormatError, MissingObjectError
 from terrazzo.format import keys
 from terrazzo.format.attribute import Attr
+from terrazzo.format.datatypes import Datatype
 from terrazzo.format.fragment import Section
 from terrazzo.format.schema import Field, Schema
 from terrazzo.format.tile import ChunkHeader
@@ -226,17 +227,23 @@ def _values(which: DataFile, reader: FragmentReader, schema: Schema, n_values: i
 
 def _cells(column: Column, field: Field, schema: Schema, n_values: int) -> list[Any]:
     n = min(n_values, len(column))
-    validity = None if column.validity is None else column.validity[:n]
-    if column.offsets is not None and value_type(field.datatype) is None:
-        # Cells that pad a dense tile hold what a fill value makes of them: not always text.
+    if column.offsets is not None:
         edges = column.offsets[: n + 1].tolist()
-        cells = [raw(column.values[a:b].tobytes()) for a, b in pairwise(edges)]
-        return (
-            cells
-            if validity is None
-            else [cell if ok else None for cell, ok in zip(cells, validity, strict=True)]
-        )
-    offsets = None if column.offsets is None else column.offsets[: n + 1]
-    values = column.values[:n] if offsets is None else column.values[: offsets[-1]]
-    head = to_arrow(Column(values, offsets, validity), field, schema)
-    return [raw(value) if isinstance(value, bytes) else plain(value) for value in head.to_pylist()]
+        cells = [_cell(column.values[a:b].view(field.datatype.dtype), field) for a, b in pairwise(edges)]
+    elif isinstance(field, Attr) and field.enum in schema.enums:
+        labels = [plain(label) for label in schema.enums[field.enum].values.to_pylist()]
+        cells = [labels[i] if 0 <= i < len(labels) else i for i in column.values[:n].tolist()]
+    else:
+        cells = [_cell(value, field) for value in column.values[:n]]
+    if column.validity is None:
+        return cells
+    return [cell if valid else None for cell, valid in zip(cells, column.validity[:n], strict=True)]
+
+
+def _cell(value: Any, field: Field) -> Any:
+    datatype = field.datatype
+    if value_type(datatype) is None:  # text and bytes; cells that pad a dense tile need not be text
+        return raw(value.tobytes())
+    if datatype is Datatype.BOOL:
+        return [bool(item) for item in value] if np.ndim(value) else bool(value)
+    return [number(item, datatype) for item in value] if np.ndim(value) else number(value, datatype)
