@@ -24,8 +24,11 @@ from terrazzo.storage.base import Store
 Options = Mapping[str, str]
 
 
-def create(uri: str, schema: Schema, *, key: Any = None, storage_options: Options | None = None) -> "Array":
-    """Make an empty array. An array that is there already is left as it is, and that is an error."""
+def create(
+    uri: str, schema: Schema, *, key: Any = None, storage_options: Options | None = None, at: object = None
+) -> "Array":
+    """Make an empty array. An array that is there already is left as it is, and that is an error. `at` backdates
+    the schema, for histories that begin in the past."""
     if not isinstance(schema, Schema):
         raise InvalidRequestError(f"schema={schema!r}; a terrazzo.Schema is expected")
     store, cipher = open_store(str(uri), storage_options), as_cipher(key)
@@ -34,7 +37,7 @@ def create(uri: str, schema: Schema, *, key: Any = None, storage_options: Option
         raise ArrayExistsError(f"there is an array at {store.uri} already; open it, or choose another place")
     if listed.root or listed.root_folders:
         raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
-    put_schema(store, schema, now_ms(), cipher)
+    put_schema(store, schema, now_ms() if at is None else instant(at), cipher)
     return open_array(uri, key=key, storage_options=storage_options)
 
 
@@ -318,14 +321,81 @@ class Array:
             expand_domain=expand_domain, force=force,
         )  # fmt: skip
 
+    # -- maintenance ----------------------------------------------------------------------------------
+
+    def consolidate(
+        self, *, purge: bool = False, max_fragment_size: int | str | None = None, memory: int | str = "1GiB",
+        fragments: Sequence[str] | None = None, min_fragments: int = 2, max_fragments: int | None = None,
+        size_ratio: float = 0.0, steps: int | None = None, amplification: float = 1.0, since: object = None,
+        until: object = None, runner: Any = None, progress: Any = None, dry_run: bool = False,
+    ) -> Any:  # fmt: skip
+        """Bring fragments together; every instant reads as before, unless `purge` drops what is not shown now.
+        `dry_run` gives the plan of the first step and changes nothing."""
+        from terrazzo.engine.maintain import consolidate  # noqa: PLC0415
+        from terrazzo.engine.select import Selection  # noqa: PLC0415
+
+        selection = Selection(
+            min_fragments, max_fragments, size_ratio, steps, amplification,
+            0 if since is None else instant(since, "since"), FOREVER if until is None else instant(until, "until"),
+        )  # fmt: skip
+        size = None if max_fragment_size is None else parse_size(max_fragment_size, "max_fragment_size")
+        done = consolidate(
+            self._everything(), selection, fragments=fragments, purge=purge, memory=parse_size(memory),
+            max_fragment_size=size, runner=runner, progress=progress, dry_run=dry_run,
+        )  # fmt: skip
+        if not dry_run:
+            self.refresh()
+        return done
+
+    def consolidate_commits(self) -> None:
+        """All commit files into one, so that an open lists and reads few."""
+        from terrazzo.engine.compact import consolidate_commits  # noqa: PLC0415
+
+        self._writable()
+        consolidate_commits(self._view)
+
+    def consolidate_fragment_metadata(self) -> None:
+        """The footers of all fragments into one file, so that an open need not visit each fragment."""
+        from terrazzo.engine.compact import consolidate_fragment_metadata  # noqa: PLC0415
+
+        self._writable()
+        consolidate_fragment_metadata(self._view)
+
+    def consolidate_metadata(self) -> None:
+        """All metadata files into one."""
+        from terrazzo.engine.compact import consolidate_metadata  # noqa: PLC0415
+
+        self._writable()
+        consolidate_metadata(self._view)
+        self.refresh()
+
+    def vacuum(self, *, retain: int | str = "7d", dry_run: bool = False) -> Any:
+        """Remove what consolidation replaced, and what crashed writers left, if older than `retain`."""
+        from terrazzo.engine.vacuum import parse_age, vacuum  # noqa: PLC0415
+
+        self._writable()
+        report = vacuum(self._view, retain_ms=parse_age(retain), dry_run=dry_run)
+        if not dry_run:
+            self.refresh()
+        return report
+
+    def _everything(self) -> View:
+        """All that is committed, whatever its time."""
+        self._writable()
+        snapshot = take_snapshot(self._store, Window(0, FOREVER), self._cipher)
+        return self._view.following(snapshot)
+
     def _where(self, where: str) -> Any:
         from terrazzo.engine.where import parse_where  # noqa: PLC0415
 
         return parse_where(where, self.schema)
 
-    def _next_time(self, at: object) -> int:
-        if self._at is not None and self._at != FOREVER:
+    def _writable(self) -> None:
+        if self._at is not None:
             raise InvalidRequestError(
                 f"this array is opened at {self._at} and cannot be written; open it without at="
             )
+
+    def _next_time(self, at: object) -> int:
+        self._writable()
         return next_time(self._view.snapshot, at)

@@ -33,6 +33,7 @@ from terrazzo.format.sections import (
     unpack_statistics,
     unpack_u64s,
 )
+from terrazzo.format.wire import Cursor
 from terrazzo.storage.base import Store
 
 TAIL = 64 << 10
@@ -158,7 +159,9 @@ class Sections:
             else:
                 end = self.store.size(self.key) if size is None else start + size
                 stored = memoryview(self.store.get_ranges(self.key, [(start, end - start)])[0])
-            return unpack_generic_tile(stored, self.cipher)
+            return unpack_generic_tile(
+                Cursor(stored), self.cipher
+            )  # the last section is followed by the footer
         except MissingObjectError:
             raise ConflictError(
                 f"{self.fragment.key} was removed while it was read; open the array again"

@@ -81,7 +81,12 @@ def apply(
         index = markers.get(condition.marker)
         if index is not None and recorded is not None:
             found = ~touched & (recorded == np.uint64(index))
-            candidates &= touched | found  # the others were judged when the fragment was consolidated
+            told = found
+            if isinstance(condition.body, UpdateCommit) and condition.time_ms == at_ms:
+                # The version that our consolidation made of the cell begins one millisecond from now.
+                assert origin.delete_times is not None
+                told = found | ((recorded == NEVER) & (origin.delete_times == np.uint64(at_ms + 1)))
+            candidates &= touched | told  # the others were judged when the fragment was consolidated
         if not candidates.any():
             continue
         if isinstance(condition.body, DeleteCommit):
@@ -91,7 +96,7 @@ def apply(
             wanted = of_condition(condition.body.matches)
             hit = candidates & evaluate(wanted, columns, schema, n)
             if hit.any():
-                columns = _assign(columns, hit, condition, schema)
+                columns = assign_update(columns, hit, condition, schema)
                 missing -= {assignment.attr for assignment in condition.body.assignments}
                 touched |= hit
     return columns, alive
@@ -155,7 +160,7 @@ def stored_hits(
     return ~_kept(condition, columns, set(missing), schema, n)
 
 
-def _assign(
+def assign_update(
     columns: dict[str, Column], hit: Mask, condition: StoredCondition, schema: Schema
 ) -> dict[str, Column]:
     assert isinstance(condition.body, UpdateCommit)

@@ -118,6 +118,16 @@ def plan_scan(view: View, request: Request, task_size: int) -> ScanPlan:
     return ScanPlan(request, tuple(tasks), tuple(pruned))
 
 
+def plan_boxes(view: View, request: Request, places: Sequence[int], task_size: int) -> list[ScanTask]:
+    """Boxes of about `task_size` bytes over all cells of some fragments."""
+    sources = []
+    for place in places:
+        source, _ = _select(view, request, place, prune_values=False)
+        if source is not None and len(source.tiles):
+            sources.append(source)
+    return list(_boxes(request.region, sources, task_size))
+
+
 def columns_read(view: View, request: Request, place: int, *, distinct: bool) -> list[str]:
     """The columns of a fragment that a request takes from the store: those asked for, and those that decide
     which cells there are."""

@@ -26,6 +26,7 @@ from terrazzo.format.keys import CommitKind, TimestampedName
 from terrazzo.format.ledgers import (
     ConsolidatedFooters,
     DeleteRecord,
+    Merge,
     UpdateRecord,
     WriteRecord,
     salvage_con,
@@ -105,6 +106,9 @@ class Ledger:
     payloads: Mapping[str, bytes]  # conditions that stand in a .con, by marker
     conditions: tuple[Commit, ...]  # every .del and .upd, loose or not, each once
     superseded: tuple[tuple[TimestampedName, tuple[str, ...]], ...]  # each .vac, and the fragments it names
+    merges: tuple[
+        tuple[str, Merge], ...
+    ] = ()  # by key: consolidations that were not finished, or are at work
     problems: tuple[FormatError, ...] = ()
 
 
@@ -320,8 +324,28 @@ def read_ledger(store: Store, listed: Listed) -> Ledger:
         for commit, lines in _contents(store, by_kind[CommitKind.VACUUM], unpack_vac, problems)
     )
     return Ledger(
-        writes, frozenset(in_con), payloads, tuple(conditions.values()), superseded, tuple(problems)
+        writes,
+        frozenset(in_con),
+        payloads,
+        tuple(conditions.values()),
+        superseded,
+        _merges(store, listed, problems),
+        tuple(problems),
     )
+
+
+def _merges(store: Store, listed: Listed, problems: list[FormatError]) -> tuple[tuple[str, Merge], ...]:
+    found: list[tuple[str, Merge]] = []
+    for name in listed.commits:
+        if name.endswith(f".{keys.MERGE_SUFFIX}"):
+            key = f"{keys.COMMIT_FOLDER}/{name}"
+            try:
+                found.append((key, Merge.unpack(store.get(key))))
+            except MissingObjectError:
+                pass  # finished since the listing: then the next one shows its .vac, or shows neither
+            except FormatError as problem:
+                problems.append(problem.at_key(f"{store.uri}/{key}"))
+    return tuple(found)
 
 
 def _contents(
@@ -351,6 +375,10 @@ def visible_names(ledger: Ledger, window: Window, *, dense: bool) -> list[Timest
         # Ours: a .vac whose own fragment was never committed hides nothing. libtiledb would lose the cells.
         if window.shows(name, dense=dense) and keys.fragment_key(name) in ledger.writes:
             hidden.update(lines)
+    for _, merge in ledger.merges:
+        created = [ledger.writes[key] for key in merge.created if key in ledger.writes]
+        if len(created) == len(merge.created) and all(window.shows(name, dense=dense) for name in created):
+            hidden.update(merge.replaced)
     shown = [
         name for key, name in ledger.writes.items() if key not in hidden and window.shows(name, dense=dense)
     ]

@@ -190,7 +190,9 @@ def _update_dense(view: View, values: Values, where: Predicate, time_ms: int) ->
     changed = {attr.name: columns[attr.name] for attr in schema.attrs}
     for name, value in values.items():
         changed[name] = changed[name].assign(hit, value, schema.attr(name).datatype)
-    encoded = dense_fragment(schema, view.snapshot.schema_name, changed, touched, time_ms, view.cipher)
+    encoded = dense_fragment(
+        schema, view.snapshot.schema_name, changed, touched, new_name(time_ms), view.cipher
+    )
     put_fragment(view.store, encoded)
     commit_fragments(view.store, [encoded.fragment.name])
     return with_change(view, (), (encoded.fragment,))

@@ -20,6 +20,7 @@ from terrazzo.errors import InvalidRequestError
 from terrazzo.format.domain import Dim
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.fragment import dense_tile_cells
+from terrazzo.format.keys import TimestampedName
 from terrazzo.format.schema import Schema
 from terrazzo.storage.base import Store
 
@@ -143,7 +144,7 @@ def write_dense(
     store: Store, schema: Schema, schema_name: str, columns: Mapping[str, Column], box: Box, time_ms: int,
     cipher: Aes256Gcm | None,
 ) -> tuple[Fragment, ...]:  # fmt: skip
-    encoded = dense_fragment(schema, schema_name, columns, box, time_ms, cipher)
+    encoded = dense_fragment(schema, schema_name, columns, box, new_name(time_ms), cipher)
     put_fragment(store, encoded)
     commit_fragments(store, [encoded.fragment.name])
     return (encoded.fragment,)
@@ -154,15 +155,15 @@ def dense_fragment(
     schema_name: str,
     columns: Mapping[str, Column],
     box: Box,
-    time_ms: int,
+    name: TimestampedName,
     cipher: Aes256Gcm | None,
 ) -> EncodedFragment:
     """One fragment out of the cells of a box in row-major order."""
     cells = prod(shape_of(box))
-    for name, column in columns.items():
+    for attr, column in columns.items():
         if len(column) != cells:
-            raise InvalidRequestError(f"column {name!r} has {len(column)} cells; the region holds {cells}")
+            raise InvalidRequestError(f"column {attr!r} has {len(column)} cells; the region holds {cells}")
     tiled, written = to_tiles(columns, box, schema)
     return encode_dense(
-        new_name(time_ms), schema, schema_name, tiled, box, dense_tile_cells(schema), written, cipher=cipher
+        name, schema, schema_name, tiled, box, dense_tile_cells(schema), written, cipher=cipher
     )

@@ -180,6 +180,34 @@ def unpack_vac(stored: Bytes) -> tuple[str, ...]:
     return tuple(_superseded(line, start) for start, line in _lines(stored))
 
 
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Ours alone: what a consolidation is about to commit, and what that replaces.
+
+    It is put before the commit and removed behind the `.vac`, so that no reader of ours shows cells twice in
+    between. libtiledb steps over its suffix. Lines: `+` and a new fragment, `-` and a superseded one, as keys.
+    """
+
+    created: tuple[str, ...]
+    replaced: tuple[str, ...]
+
+    def pack(self) -> bytes:
+        lines = [f"+{key}\n" for key in self.created] + [f"-{key}\n" for key in self.replaced]
+        return "".join(lines).encode()
+
+    @classmethod
+    def unpack(cls, stored: Bytes) -> Self:
+        created: list[str] = []
+        replaced: list[str] = []
+        for start, line in _lines(stored):
+            if line[:1] not in {"+", "-"} or len(line) < 2:
+                raise CorruptionError(
+                    f"{line[:80]!r} tells neither what is new nor what is replaced", offset=start
+                )
+            (created if line[0] == "+" else replaced).append(line[1:])
+        return cls(tuple(created), tuple(replaced))
+
+
 def _superseded(line: str, start: int) -> str:
     for folder in (FRAGMENT_FOLDER, METADATA_FOLDER):
         if (at := line.find(folder)) >= 0:
