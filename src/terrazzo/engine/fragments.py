@@ -32,6 +32,7 @@ from terrazzo.format.sections import (
     unpack_statistics,
     unpack_u64s,
 )
+from terrazzo.format.wire import Cursor
 from terrazzo.storage.base import Store
 
 TAIL = 64 << 10
@@ -155,7 +156,8 @@ class Sections:
             else:
                 end = self.store.size(self.key) if size is None else start + size
                 stored = memoryview(self.store.get_ranges(self.key, [(start, end - start)])[0])
-            return unpack_generic_tile(stored, self.cipher)
+            # A cursor: behind the last section comes the footer, and in format 15 a section that it does not name.
+            return unpack_generic_tile(Cursor(stored), self.cipher)
         except MissingObjectError:
             raise ConflictError(
                 f"{self.fragment.key} was removed while it was read; open the array again"

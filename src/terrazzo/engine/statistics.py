@@ -1,7 +1,8 @@
 """Statistics per tile and per fragment, as libtiledb's aggregates and pruning expect them.
 
 A null, and a cell of a dense tile outside the written box, does not count. NaN never becomes a minimum or a
-maximum while there is a number beside it. Integer sums stay at a bound once they cross it.
+maximum while there is a number beside it. Integer sums stay at a bound once they cross it, those of tiles as
+those of fragments; sums of floats are added in the order of the cells, as libtiledb adds them.
 """
 
 from dataclasses import replace
@@ -51,9 +52,10 @@ def add_statistics(
             slot, stored = _number_extremes(slot, stored, column.values, starts, mask)
     total = sum_dtype(datatype, cell_val_num)
     if total is not None:
-        sums = _sums(column.values, starts, mask, total)
+        with np.errstate(invalid="ignore", over="ignore"):  # infinities add up to what they add up to
+            sums = _sums(column.values, starts, mask, total)
+            stored = replace(stored, total=_fold(sums).tobytes())
         slot = replace(slot, sums=pack_sums(sums))
-        stored = replace(stored, total=_fold(sums).tobytes())
     return replace(slot, statistics=stored)
 
 
@@ -147,7 +149,6 @@ def _saturated(values: NDArray[Any]) -> Any:
 
 
 def _fold(sums: NDArray[Any]) -> NDArray[Any]:
-    if sums.dtype.kind == "f":
-        return np.asarray(sums.sum(), sums.dtype)
-    total, info = sum(sums.tolist()), np.iinfo(sums.dtype)  # one number per tile
-    return np.asarray(min(max(total, info.min), info.max), sums.dtype)
+    """The sum of a fragment out of those of its tiles, one after the other."""
+    total = np.cumsum(sums)[-1] if sums.dtype.kind == "f" else _saturated(sums)
+    return np.asarray(total, sums.dtype)
