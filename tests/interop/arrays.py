@@ -64,10 +64,10 @@ def create(root: Path, schema: Schema, *, timestamp: int = 1, key: bytes | None 
     (root / ENUMERATION_FOLDER).mkdir(parents=True, exist_ok=True)
     files = dict(schema.enum_files)
     for name, enum in schema.enums.items():
-        if name not in files:
-            files[name] = enumeration_name(unique_hex(next(_serial), bytes(12)))
-            body = enum.pack(files[name])
-            (root / ENUMERATION_FOLDER / files[name]).write_bytes(pack_generic_tile(body, cipher))
+        files.setdefault(name, enumeration_name(unique_hex(next(_serial), bytes(12))))
+        path = root / ENUMERATION_FOLDER / files[name]
+        if not path.exists():
+            path.write_bytes(pack_generic_tile(enum.pack(files[name]), cipher))
     schema = dataclasses.replace(schema, enum_files=files)
     name = f"__{timestamp}_{timestamp}_{unique_hex(next(_serial), bytes(12))}"
     (root / SCHEMA_FOLDER / name).write_bytes(pack_generic_tile(schema.pack(), cipher))
@@ -165,7 +165,8 @@ def read_ours(root: Path, names: Iterable[str] | None = None, *, key: bytes | No
     wanted = tuple(names or [each.name for each in schema.fields])
     plan = plan_scan(view, Request(wanted, everything(schema)), 1 << 30)
     batches = [batch for task in plan.tasks for batch in scan_columns(view, plan.request, task)]
-    return ordered(joined(batches), schema, "row-major")
+    cells = ordered(joined(batches), schema, "row-major")
+    return {name: cells[name] for name in wanted}  # and not what was read to tell which cells there are
 
 
 # -- comparing -------------------------------------------------------------------------------------------
