@@ -109,6 +109,7 @@ def values_of(
     if datatype.is_float:
         values = np.round(rng.normal(0, 1e4, n)).astype(dtype) / 2
         if extreme:
+            values = rng.normal(0, 1e4, n).astype(dtype)  # sums of these depend on the order
             _strew(values, rng, [0.0, -0.0, np.finfo(dtype).max, np.finfo(dtype).tiny, 1e-300])
         return values
     info = np.iinfo(dtype)

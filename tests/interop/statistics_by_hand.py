@@ -26,7 +26,7 @@ class Statistics:
     maximum: bytes | None
     total: bytes | None
     nulls: int
-    saturated: bool = False  # the sum left 64 bits
+    saturated: bool = False  # the sum left 64 bits, or would in another order of the cells
 
 
 def statistics(attr: Attr, tiles: list[list[bytes | None]]) -> tuple[list[Statistics], Statistics]:
@@ -64,11 +64,11 @@ def _sum_code(attr: Attr) -> str:
 
 def _sum(code: str, numbers: list) -> tuple[bytes, bool]:
     """Once a sum would cross a bound it stays there."""
-    total, saturated = 0.0 if code == "d" else 0, False
+    total = 0.0 if code == "d" else 0
     low, high = {"q": (-(2**63), 2**63 - 1), "Q": (0, 2**64 - 1), "d": (-1.8e308, 1.8e308)}[code]
     for number in numbers:
         total += number
         if total < low or total > high:
-            total, saturated = low if total < low else high, True
+            total = low if total < low else high
             break
-    return struct.pack(f"<{code}", total), saturated
+    return struct.pack(f"<{code}", total), sum(map(abs, numbers)) > high

@@ -124,14 +124,23 @@ def _sums(
 ) -> NDArray[Any]:
     counted = values if mask is None else np.where(mask, values, values.dtype.type(0))
     wide = counted.astype(dtype, copy=False)
+    if dtype.kind == "f":
+        ends = [*starts[1:].tolist(), len(wide)]
+        tiles = [_in_order(wide[a:b]) for a, b in zip(starts.tolist(), ends, strict=True)]
+        return np.array(tiles, dtype)
     sums = _per_tile(np.add, wide, starts)
-    if dtype.kind == "f" or values.dtype.itemsize < 8:
+    if values.dtype.itemsize < 8:
         return sums  # a tile of 2**32 cells would be needed to overflow
     rough = _per_tile(np.add, np.abs(counted.astype(np.float64)), starts)
     for tile in np.flatnonzero(rough >= 2.0**62).tolist():
         end = int(starts[tile + 1]) if tile + 1 < len(starts) else len(wide)
         sums[tile] = _saturated(wide[int(starts[tile]) : end])
     return sums
+
+
+def _in_order(values: NDArray[Any]) -> Any:
+    """Each value added to the sum of those before it: numpy's own sum adds in pairs and rounds otherwise."""
+    return np.cumsum(values)[-1] + 0.0  # a sum begins with 0, so that it is never -0
 
 
 def _saturated(values: NDArray[Any]) -> Any:
@@ -150,5 +159,5 @@ def _saturated(values: NDArray[Any]) -> Any:
 
 def _fold(sums: NDArray[Any]) -> NDArray[Any]:
     """The sum of a fragment out of those of its tiles, one after the other."""
-    total = np.cumsum(sums)[-1] if sums.dtype.kind == "f" else _saturated(sums)
+    total = _in_order(sums) if sums.dtype.kind == "f" else _saturated(sums)
     return np.asarray(total, sums.dtype)
