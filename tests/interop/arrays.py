@@ -96,9 +96,7 @@ def cells_of(
     return Column(values.view(np.uint8), offsets, validity)
 
 
-def values_of(
-    datatype: Datatype, n: int, rng: np.random.Generator, *, extreme: bool = True
-) -> np.ndarray:
+def values_of(datatype: Datatype, n: int, rng: np.random.Generator, *, extreme: bool = True) -> np.ndarray:
     dtype = datatype.dtype
     if datatype in _TEXT:
         return rng.integers(97, 123, n).astype(dtype)  # NUL and high bytes have tests of their own
@@ -141,9 +139,7 @@ def write_ours(
     """One fragment by us; its folder."""
     store = open_store(str(root))
     if box is not None:
-        (written,) = write_dense(
-            store, schema, schema_name, columns, tuple(box), timestamp, cipher_of(key)
-        )
+        (written,) = write_dense(store, schema, schema_name, columns, tuple(box), timestamp, cipher_of(key))
         return root / written.key
     encoded = sparse_fragment(dict(columns), schema, schema_name, timestamp, cipher_of(key))
     put_fragment(store, encoded)
@@ -156,7 +152,9 @@ def view_of(root: Path, *, key: bytes | None = None, window: Window = EVER) -> V
     return View(store, take_snapshot(store, window, cipher), cipher)
 
 
-def read_ours(root: Path, names: Iterable[str] | None = None, *, key: bytes | None = None) -> dict[str, Column]:
+def read_ours(
+    root: Path, names: Iterable[str] | None = None, *, key: bytes | None = None
+) -> dict[str, Column]:
     """All cells, in row-major order."""
     view = view_of(root, key=key)
     schema = view.schema
@@ -261,9 +259,7 @@ class Pair:
     def tiles(self) -> dict[str, list[list[bytes | None]]]:
         """The cells of every tile in the order in which they are stored, those of dense padding left out."""
         if self.schema.sparse:
-            cells = {
-                name: cell_list(c) for name, c in in_order(self.columns, self.schema, "global").items()
-            }
+            cells = {name: cell_list(c) for name, c in in_order(self.columns, self.schema, "global").items()}
             n, step = len(next(iter(cells.values()))), self.schema.capacity
             return {name: [each[i : i + step] for i in range(0, n, step)] for name, each in cells.items()}
         tiled, written = to_tiles(self.columns, self.box, self.schema)

@@ -52,7 +52,11 @@ def create_old(root: Path, schema: Schema) -> None:
 
 
 def write_old(
-    root: Path, schema: Schema, columns: Mapping[str, Column], time: int, box: tuple[tuple[int, int], ...] | None = None
+    root: Path,
+    schema: Schema,
+    columns: Mapping[str, Column],
+    time: int,
+    box: tuple[tuple[int, int], ...] | None = None,
 ) -> Path:
     """A fragment in the format of the schema; dense if there is a box."""
     version = schema.version
@@ -65,7 +69,11 @@ def write_old(
         step = dense_tile_cells(schema)
     n = len(next(iter(cells.values())))
     starts = np.arange(0, n, step)
-    name = f"__{UUID}_{time}_{time}" if version < 3 else f"__{time}_{time}_{UUID}{f'_{version}' if version > 4 else ''}"
+    name = (
+        f"__{UUID}_{time}_{time}"
+        if version < 3
+        else f"__{time}_{time}_{UUID}{f'_{version}' if version > 4 else ''}"
+    )
     folder = root / name
     folder.mkdir()
 
@@ -93,7 +101,11 @@ def write_old(
         [fixed[slot].size if slot in fixed else 0 for slot in slots],
         [var[slot].size if slot in var else 0 for slot in var_slots],
     )
-    boxes = None if box is not None else BoundsTable([_tile_bounds(cells[dim.name], starts) for dim in schema.dims])
+    boxes = (
+        None
+        if box is not None
+        else BoundsTable([_tile_bounds(cells[dim.name], starts) for dim in schema.dims])
+    )
     domain = box if boxes is None else boxes.whole()
     last = step if boxes is None else n - int(starts[-1])
     pack = _first if version < 3 else _with_footer
@@ -151,7 +163,9 @@ def _put_lists(out: Writer, lists: Iterable[list[list[int]]]) -> None:
             out.u64s(values)
 
 
-def _first(schema: Schema, domain: tuple, boxes: BoundsTable | None, lists: tuple, sizes: tuple, last: int) -> bytes:
+def _first(
+    schema: Schema, domain: tuple, boxes: BoundsTable | None, lists: tuple, sizes: tuple, last: int
+) -> bytes:
     out = Writer()
     out.u32(schema.version)
     out.u64(sum(2 * dim.datatype.size for dim in schema.dims))
@@ -181,9 +195,13 @@ def _with_footer(
     if schema.version < 5:
         kind = struct.pack("<IIB", len(schema.dims), 10, schema.dims[0].datatype)
         tree = kind + tree[4:]
-    places = [[put(tree)]]
-    for group in lists:
-        places.append([put(struct.pack(f"<{len(values) + 1}Q", len(values), *values)) for values in group])
+    places = [
+        [put(tree)],
+        *(
+            [put(struct.pack(f"<{len(values) + 1}Q", len(values), *values)) for values in group]
+            for group in lists
+        ),
+    ]
     out = Writer()
     out.u32(schema.version)
     out.u8(boxes is None)

@@ -8,12 +8,13 @@ from ctypes import byref, c_char_p, c_int32, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, field
 
 import numpy as np
+from capi import Session
 
 from terrazzo.engine.columns import Column
 from terrazzo.format.condition import Condition
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.schema import Schema
-from capi import Session
+from terrazzo.format.sections import sum_dtype
 
 READ, WRITE = 0, 1
 ROW_MAJOR, COL_MAJOR, GLOBAL, UNORDERED = range(4)
@@ -264,8 +265,6 @@ def _result(schema: Schema, operation: str, name: str, found: Buffers) -> object
     if operation == "mean":
         return float(found.data.view(np.float64)[0])
     if operation == "sum":
-        from terrazzo.format.sections import sum_dtype
-
         each = schema.field(name)
         return found.data.view(sum_dtype(each.datatype, each.cell_val_num))[0].item()
     return found.data[: found.sizes[0].value].tobytes()

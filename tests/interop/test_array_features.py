@@ -11,7 +11,10 @@ from arrays import assert_same_cells, attr_of, cell_list, create, pair, read_our
 from fragments import Stored
 
 from terrazzo.engine.arrow import to_arrow
+from terrazzo.engine.clock import new_name
 from terrazzo.engine.columns import Column
+from terrazzo.engine.commit import commit_fragments, put_fragment
+from terrazzo.engine.encode import encode_sparse
 from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.format.attribute import Attr
 from terrazzo.format.datatypes import Datatype
@@ -20,6 +23,7 @@ from terrazzo.format.enumeration import Enumeration
 from terrazzo.format.fragment import Section
 from terrazzo.format.schema import Schema
 from terrazzo.format.sections import unpack_conditions, unpack_u64s
+from terrazzo.storage import open_store
 
 NEVER = (1 << 64) - 1
 
@@ -46,7 +50,8 @@ ENUMS = {
 def test_enumerated_attributes_are_indices_to_both(sparse: bool, tmp_path: Path) -> None:
     kinds = ["int8", "uint8", "int16", "uint32", "int64"]
     attrs = [
-        Attr(name, kind, enum=name, nullable=name == "ordered") for name, kind in zip(ENUMS, kinds, strict=True)
+        Attr(name, kind, enum=name, nullable=name == "ordered")
+        for name, kind in zip(ENUMS, kinds, strict=True)
     ]
     schema = Schema([X], attrs, enums=list(ENUMS.values()), sparse=sparse)
     columns = {
@@ -66,10 +71,14 @@ def test_enumerated_attributes_are_indices_to_both(sparse: bool, tmp_path: Path)
         labels = enum.values.to_pylist()
         indices = [0, 2, 1, 1, 2]
         expected = [labels[index] for index in indices]
-        assert found.to_pylist() == [None if name == "ordered" and row == 1 else each for row, each in enumerate(expected)]
+        assert found.to_pylist() == [
+            None if name == "ordered" and row == 1 else each for row, each in enumerate(expected)
+        ]
     with tiledb.open(str(both.ours)) as array:
         for name, enum in ENUMS.items():
-            values = [each.decode() if isinstance(each, bytes) else each for each in array.enum(name).values()]
+            values = [
+                each.decode() if isinstance(each, bytes) else each for each in array.enum(name).values()
+            ]
             assert values == enum.values.to_pylist()
             assert array.enum(name).ordered == enum.ordered
         if sparse:
@@ -159,7 +168,9 @@ def test_libtiledb_reads_by_a_label_that_we_wrote(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sparse", [True, False])
 def test_a_current_domain_changes_no_tile(sparse: bool, tmp_path: Path) -> None:
     dims = [Dim("x", "int32", (1, 100), 7), Dim("y", "int32", (1, 100), 9)]
-    schema = Schema(dims, [Attr("a", "int32")], sparse=sparse, capacity=5, current_domain={"x": (3, 20), "y": (2, 30)})
+    schema = Schema(
+        dims, [Attr("a", "int32")], sparse=sparse, capacity=5, current_domain={"x": (3, 20), "y": (2, 30)}
+    )
     if sparse:
         columns, box = {"x": i4(*range(3, 20)), "y": i4(*range(30, 13, -1)), "a": i4(*range(17))}, None
     else:
@@ -192,7 +203,9 @@ def test_a_current_domain_of_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sparse", [True, False])
 def test_attributes_that_libtiledb_added_and_dropped(sparse: bool, tmp_path: Path) -> None:
-    schema, name = create(tmp_path, Schema([X], [Attr("a", "int32"), Attr("b", "int32")], sparse=sparse), timestamp=1)
+    schema, _ = create(
+        tmp_path, Schema([X], [Attr("a", "int32"), Attr("b", "int32")], sparse=sparse), timestamp=1
+    )
     box = None if sparse else ((0, 1),)
     coords = {"x": i4(0, 1)} if sparse else {}
     queries.write(tmp_path, schema, {**coords, "a": i4(1, 2), "b": i4(3, 4)}, 10, box=box)
@@ -206,7 +219,9 @@ def test_attributes_that_libtiledb_added_and_dropped(sparse: bool, tmp_path: Pat
     text = Column(np.frombuffer(b"xyz", np.uint8), np.array([0, 1, 3]), np.array([True, True]))
     box = None if sparse else ((2, 3),)
     coords = {"x": i4(2, 3)} if sparse else {}
-    queries.write(tmp_path, later, {**coords, "b": i4(5, 6), "c": Column(np.array([0.5, 1.5])), "d": text}, 30, box=box)
+    queries.write(
+        tmp_path, later, {**coords, "b": i4(5, 6), "c": Column(np.array([0.5, 1.5])), "d": text}, 30, box=box
+    )
     found, expected = read_ours(tmp_path), queries.read(tmp_path, later)
 
     assert [attr.name for attr in later.attrs] == ["b", "c", "d"]
@@ -216,9 +231,18 @@ def test_attributes_that_libtiledb_added_and_dropped(sparse: bool, tmp_path: Pat
 
 @pytest.mark.parametrize("sparse", [True, False])
 def test_attributes_that_we_added_and_dropped(sparse: bool, tmp_path: Path) -> None:
-    schema, name = create(tmp_path, Schema([X], [Attr("a", "int32"), Attr("b", "int32")], sparse=sparse), timestamp=1)
+    schema, name = create(
+        tmp_path, Schema([X], [Attr("a", "int32"), Attr("b", "int32")], sparse=sparse), timestamp=1
+    )
     coords = {"x": i4(0, 1)} if sparse else {}
-    write_ours(tmp_path, schema, name, {**coords, "a": i4(1, 2), "b": i4(3, 4)}, 10, box=None if sparse else ((0, 1),))
+    write_ours(
+        tmp_path,
+        schema,
+        name,
+        {**coords, "a": i4(1, 2), "b": i4(3, 4)},
+        10,
+        box=None if sparse else ((0, 1),),
+    )
     attrs = [Attr("b", "int32"), Attr("c", "float64", fill=2.5), Attr("d", "ascii", nullable=True)]
     later, name = create(tmp_path, Schema([X], attrs, sparse=sparse), timestamp=20)
     text = Column(np.frombuffer(b"xyz", np.uint8), np.array([0, 1, 3]), np.array([True, False]))
@@ -274,13 +298,10 @@ def test_times_of_cells_and_of_their_deletion_are_read(tmp_path: Path) -> None:
 
 def test_statistics_of_hidden_fields_are_kept_as_libtiledb_keeps_them(tmp_path: Path) -> None:
     """The same cells with times and delete metadata, consolidated by libtiledb and encoded by us."""
-    from terrazzo.engine.clock import new_name
-    from terrazzo.engine.commit import commit_fragments, put_fragment
-    from terrazzo.engine.encode import encode_sparse
-    from terrazzo.storage import open_store
-
     root, copy = tmp_path / "theirs", tmp_path / "ours"
-    schema, name = create(root, Schema([X], [Attr("a", "int32"), attr_of(Datatype.STRING_ASCII, "var", name="s")], capacity=3))
+    schema, name = create(
+        root, Schema([X], [Attr("a", "int32"), attr_of(Datatype.STRING_ASCII, "var", name="s")], capacity=3)
+    )
     words = Column(np.frombuffer(b"abcd", np.uint8), np.array([0, 1, 2, 3, 4]))
     queries.write(root, schema, {"x": i4(1, 2, 3, 4), "a": i4(10, 20, 30, 40), "s": words}, 10)
     queries.write(root, schema, {"x": i4(2, 5, 7, 8), "a": i4(21, 50, 70, 80), "s": words}, 20)
@@ -307,7 +328,10 @@ def test_statistics_of_hidden_fields_are_kept_as_libtiledb_keeps_them(tmp_path: 
     for slot in range(theirs.footer.slots.count):
         for section in (Section.MINS, Section.MAXES, Section.SUMS, Section.NULL_COUNTS):
             if slot != theirs.footer.slots.coords:
-                assert ours.sections.body(section, slot) == theirs.sections.body(section, slot), (slot, section)
+                assert ours.sections.body(section, slot) == theirs.sections.body(section, slot), (
+                    slot,
+                    section,
+                )
         if slot != theirs.footer.slots.coords:
             assert ours.sections.statistics[slot] == theirs.sections.statistics[slot], slot
     assert_same_cells(queries.read(copy, schema), queries.read(root, schema))
@@ -318,7 +342,9 @@ def test_statistics_of_hidden_fields_are_kept_as_libtiledb_keeps_them(tmp_path: 
 
 
 def test_a_consolidated_dense_fragment_is_padded_with_fill_values(tmp_path: Path) -> None:
-    schema, name = create(tmp_path, Schema([Dim("x", "int32", (1, 20), 6)], [Attr("a", "int32", fill=-1)], sparse=False))
+    schema, name = create(
+        tmp_path, Schema([Dim("x", "int32", (1, 20), 6)], [Attr("a", "int32", fill=-1)], sparse=False)
+    )
     queries.write(tmp_path, schema, {"a": i4(1, 2, 3)}, 10, box=((2, 4),))
     queries.write(tmp_path, schema, {"a": i4(9, 9, 9, 9)}, 20, box=((4, 7),))
     before = queries.read(tmp_path, schema)

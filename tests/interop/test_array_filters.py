@@ -8,7 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import queries
-from arrays import DATATYPES, SHAPES, Pair, assert_same_cells, attr_of, cells_of, create, pair, read_ours, write_ours
+from arrays import (
+    DATATYPES,
+    SHAPES,
+    Pair,
+    assert_same_cells,
+    attr_of,
+    cells_of,
+    create,
+    pair,
+    read_ours,
+    write_ours,
+)
 
 from terrazzo.engine.columns import Column
 from terrazzo.errors import InvalidRequestError
@@ -77,11 +88,15 @@ def fits(filters: tuple[Filter, ...], datatype: Datatype, shape: str) -> bool:
 
 def cells(attr: Attr, filters: tuple[Filter, ...], rng: np.random.Generator) -> Column:
     """Cells that the filters take: double delta and bit width stay clear of overflow, positive delta rises."""
-    column = cells_of(attr, N_CELLS, rng, extreme=not set(map(type, filters)) & {DoubleDelta, BitWidthReduction, ScaleFloat})
+    column = cells_of(
+        attr, N_CELLS, rng, extreme=not set(map(type, filters)) & {DoubleDelta, BitWidthReduction, ScaleFloat}
+    )
     if not any(isinstance(each, PositiveDelta) for each in filters):
         return column
     values = np.sort(column.values.reshape(-1).view(attr.datatype.dtype))
-    return Column(values.view(column.values.dtype).reshape(column.values.shape), column.offsets, column.validity)
+    return Column(
+        values.view(column.values.dtype).reshape(column.values.shape), column.offsets, column.validity
+    )
 
 
 @pytest.fixture(scope="module", params=PIPELINES)
@@ -96,7 +111,9 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     # Neither are offsets and validity spared, where they can be so filtered.
     aside = filters if fits(filters, Datatype.UINT64, "one") else (Zstd(),)
     flags = () if any(isinstance(each, PositiveDelta) for each in filters) else aside
-    schema = Schema(DIMS, attrs, capacity=50, coords_filters=aside, offsets_filters=aside, validity_filters=flags)
+    schema = Schema(
+        DIMS, attrs, capacity=50, coords_filters=aside, offsets_filters=aside, validity_filters=flags
+    )
     rng = np.random.default_rng(len(filters))
     columns = {"x": Column(np.arange(N_CELLS) * 3)}
     columns |= {attr.name: cells(attr, filters, rng) for attr in attrs}
@@ -132,7 +149,7 @@ def test_both_refuse_to_write_what_does_not_fit(
     schema, name = create(tmp_path, Schema(DIMS, [attr], capacity=50))
     columns = {"x": Column(np.arange(N_CELLS)), "a": cells_of(attr, N_CELLS, np.random.default_rng(1))}
 
-    with pytest.raises(Exception, match="TileDB|Compressor|Filter"):
+    with pytest.raises(Exception, match=r"TileDB|Compressor|Filter"):
         queries.write(tmp_path, schema, columns, 10)
     with pytest.raises(InvalidRequestError):
         write_ours(tmp_path, schema, name, columns, 10)

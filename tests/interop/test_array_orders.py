@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import queries
-from arrays import Pair, assert_same_cells, pair, read_ours
+from arrays import Pair, assert_same_cells, create, pair, read_ours
+from fragments import Stored, only_fragment
 
 from terrazzo.engine.columns import Column
 from terrazzo.format.attribute import Attr
@@ -17,6 +18,7 @@ from terrazzo.format.domain import Dim
 from terrazzo.format.fragment import Section
 from terrazzo.format.rtree import RTree
 from terrazzo.format.schema import Schema
+from terrazzo.format.wire import Cursor
 
 NUMBERS = [each for each in Datatype if each.is_integer or each.is_float or each.is_datetime or each.is_time]
 
@@ -86,7 +88,9 @@ def ids(mix: tuple[Datatype, ...]) -> str:
 
 
 @pytest.mark.parametrize("mix", MIXES, ids=ids)
-def test_cells_are_in_the_same_order_whatever_the_dimensions(mix: tuple[Datatype, ...], tmp_path: Path) -> None:
+def test_cells_are_in_the_same_order_whatever_the_dimensions(
+    mix: tuple[Datatype, ...], tmp_path: Path
+) -> None:
     orders = ORDERS if len(mix) > 1 else [ORDERS[0], ORDERS[-1]]
     for cell_order, tile_order in orders:
         dims = [dim_of(datatype, f"d{index}") for index, datatype in enumerate(mix)]
@@ -116,7 +120,9 @@ WIDE = {
 @pytest.mark.parametrize("cell_order", ["row-major", "hilbert"])
 @pytest.mark.parametrize("name", WIDE)
 def test_wide_domains_are_cut_and_ordered_alike(name: str, cell_order: str, tmp_path: Path) -> None:
-    schema = Schema([WIDE[name], Dim("y", "int16", (-9, 9), 4)], [Attr("n", "int32")], capacity=16, cell_order=cell_order)
+    schema = Schema(
+        [WIDE[name], Dim("y", "int16", (-9, 9), 4)], [Attr("n", "int32")], capacity=16, cell_order=cell_order
+    )
     both = pair(tmp_path, schema, cells(schema, 200))
 
     assert both.stored("ours").files == both.stored("theirs").files
@@ -141,8 +147,12 @@ TREES = {1: [1], 2: [1, 2], 10: [1, 10], 11: [1, 2, 11], 101: [1, 2, 11, 101], 1
 
 
 @pytest.mark.parametrize("n_tiles", TREES)
-@pytest.mark.parametrize("kinds", [("INT32",), ("FLOAT64", "UINT16"), ("STRING_ASCII",), ("INT64", "STRING_ASCII")])
-def test_an_r_tree_of_any_height_has_the_same_bytes(n_tiles: int, kinds: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kinds", [("INT32",), ("FLOAT64", "UINT16"), ("STRING_ASCII",), ("INT64", "STRING_ASCII")]
+)
+def test_an_r_tree_of_any_height_has_the_same_bytes(
+    n_tiles: int, kinds: tuple[str, ...], tmp_path: Path
+) -> None:
     dims = [
         Dim(f"d{index}", kind) if kind == "STRING_ASCII" else Dim(f"d{index}", kind, (0, 9999), 1000)
         for index, kind in enumerate(kinds)
@@ -166,15 +176,16 @@ def test_an_r_tree_of_any_height_has_the_same_bytes(n_tiles: int, kinds: tuple[s
     assert ours.body(Section.RTREE) == theirs.body(Section.RTREE)
     assert ours.footer.domain == theirs.footer.domain
     assert levels_of(both) == TREES[n_tiles]
-    assert queries.read(both.ours, schema)["n"].values.tolist() == queries.read(both.theirs, schema)["n"].values.tolist()
+    assert (
+        queries.read(both.ours, schema)["n"].values.tolist()
+        == queries.read(both.theirs, schema)["n"].values.tolist()
+    )
     assert len(queries.read(both.ours, schema)["n"]) == n
     assert RTree(theirs.sections.rtree.leaves).pack(dims) == theirs.body(Section.RTREE)
 
 
 def levels_of(both: Pair) -> list[int]:
     """Boxes per level, by taking the stored tree apart."""
-    from terrazzo.format.wire import Cursor
-
     cursor = Cursor(both.stored("ours").body(Section.RTREE))
     assert cursor.u32() == 10
     counts = []
@@ -187,17 +198,18 @@ def levels_of(both: Pair) -> list[int]:
 
 @pytest.mark.parametrize("order", list(product(["row-major", "col-major"], repeat=2)), ids=str)
 @pytest.mark.parametrize("layout", [queries.ROW_MAJOR, queries.COL_MAJOR])
-def test_dense_tiles_and_cells_lie_where_libtiledb_puts_them(order: tuple[str, str], layout: int, tmp_path: Path) -> None:
+def test_dense_tiles_and_cells_lie_where_libtiledb_puts_them(
+    order: tuple[str, str], layout: int, tmp_path: Path
+) -> None:
     """Three dimensions, overhanging tiles, a box that begins and ends inside tiles."""
     dims = [Dim("x", "int16", (-5, 9), 4), Dim("y", "int16", (1, 10), 10), Dim("z", "int16", (0, 7), 3)]
     schema = Schema(dims, [Attr("n", "int32")], sparse=False, cell_order=order[0], tile_order=order[1])
     box = ((-4, 8), (2, 9), (1, 7))
     values = np.arange(13 * 8 * 7, dtype=np.int32).reshape(13, 8, 7)
     both = pair(tmp_path, schema, {"n": Column(values.reshape(-1))}, box=box)
-    turned = Column(np.ascontiguousarray(values.T).reshape(-1) if layout == queries.COL_MAJOR else values.reshape(-1))
-    from arrays import create
-    from fragments import Stored, only_fragment
-
+    turned = Column(
+        np.ascontiguousarray(values.T).reshape(-1) if layout == queries.COL_MAJOR else values.reshape(-1)
+    )
     again, name = create(tmp_path / "again", schema)
     queries.write(tmp_path / "again", again, {"n": turned}, 10, box=box, layout=layout)
 

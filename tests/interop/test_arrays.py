@@ -30,12 +30,15 @@ from terrazzo.format.attribute import Attr
 from terrazzo.format.datatypes import VAR, Datatype
 from terrazzo.format.domain import Dim
 from terrazzo.format.fragment import Section
+from terrazzo.format.fragment_file import SlotMetadata, pack_metadata_file
 from terrazzo.format.schema import Schema
 from terrazzo.format.sections import has_extremes, sum_dtype, unpack_extremes, unpack_sums, unpack_u64s
 
 N_CELLS = 230  # five tiles of fifty, the last one short
 BOX = ((3, 18), (2, 13))  # of a dense array: 12 tiles, most of them partly written
-ATTRS = [attr_of(each, shape, nullable=null) for each in DATATYPES for shape in SHAPES for null in (False, True)]
+ATTRS = [
+    attr_of(each, shape, nullable=null) for each in DATATYPES for shape in SHAPES for null in (False, True)
+]
 _TEXT = {Datatype.CHAR, Datatype.STRING_ASCII}
 
 # Defect of libtiledb: a dense write of strings with more attributes than tiles puts their minima and maxima
@@ -122,7 +125,12 @@ def test_what_libtiledb_tells_of_both_fragments_is_the_same(both: Pair) -> None:
     (ours,) = queries.fragment_facts(both.ours, both.schema, both.key)
     footer, boxes = both.stored("theirs").footer, both.stored("theirs").sections.rtree.leaves
 
-    assert (ours.version, ours.dense, ours.times, ours.n_cells) == (22, both.schema.dense, (10, 10), theirs.n_cells)
+    assert (ours.version, ours.dense, ours.times, ours.n_cells) == (
+        22,
+        both.schema.dense,
+        (10, 10),
+        theirs.n_cells,
+    )
     assert (ours.domain, ours.boxes) == (theirs.domain, theirs.boxes)
     assert theirs.domain == footer.domain
     assert theirs.n_cells == footer.n_cells(both.schema)
@@ -187,8 +195,12 @@ def test_statistics_are_those_of_the_cells(both: Pair, side: str) -> None:
             empty_counts = attr.datatype in _TEXT and any(each.minimum is None for each in per_tile)
             for section, name in ((Section.MINS, "minimum"), (Section.MAXES, "maximum")):
                 found = extremes(stored.body(section, attr.name), attr)
-                checked_extremes(attr, found, [getattr(each, name) for each in per_tile], all_null=mine or not dense)
-                assert (empty_counts and not mine) or getattr(fragment, name) == getattr(whole, name), attr.name
+                checked_extremes(
+                    attr, found, [getattr(each, name) for each in per_tile], all_null=mine or not dense
+                )
+                assert (empty_counts and not mine) or getattr(fragment, name) == getattr(whole, name), (
+                    attr.name
+                )
         total = sum_dtype(attr.datatype, attr.cell_val_num)
         # Defect: dense sums are taken in slabs, and go on behind a slab that crossed a bound.
         if total is not None and (mine or not (dense and whole.saturated)):
@@ -222,11 +234,29 @@ def test_sections_of_statistics_are_the_same_byte_for_byte(both: Pair) -> None:
             assert ours.body(section, each.name) == theirs.body(section, each.name), (each.name, section)
 
 
+def test_metadata_of_libtiledb_is_put_together_again_from_its_parts(both: Pair) -> None:
+    if both.key is not None:
+        return
+    stored = both.stored("theirs")
+    slots = [
+        SlotMetadata(
+            *(unpack_u64s(stored.sections.body(section, slot)) for section in LISTS),
+            *(stored.sections.body(section, slot) for section in PER_SLOT[len(LISTS) :]),
+            stored.sections.statistics[slot],
+        )
+        for slot in range(stored.footer.slots.count)
+    ]
+    tree = None if both.schema.dense else stored.sections.rtree
+    again, _ = pack_metadata_file(stored.footer, both.schema, tree, slots)
+
+    assert again == (stored.folder / "__fragment_metadata.tdb").read_bytes()
+
+
 def test_another_key_opens_neither(both: Pair) -> None:
     if both.key is None:
         return
     for root in (both.theirs, both.ours):
-        with pytest.raises(Exception, match="(?i)crypt"):
+        with pytest.raises(Exception, match=r"(?i)crypt"):
             queries.read(root, both.schema, key=b"x" * 32)
         with pytest.raises(TerrazzoError):
             read_ours(root, key=b"x" * 32)

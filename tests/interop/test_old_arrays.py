@@ -13,8 +13,8 @@ import queries
 from arrays import assert_same_cells, in_order, read_ours, view_of
 
 from terrazzo.format.fragment import Section
-from terrazzo.format.metadata import Metadata
 from terrazzo.format.generic_tile import unpack_generic_tile
+from terrazzo.format.metadata import Metadata
 
 ARRAYS = {  # and the format version, and the cells, of each
     "non_split_coords_v1_4_0": (1, 4),

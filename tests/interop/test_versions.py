@@ -79,7 +79,9 @@ def cells(schema: Schema, seed: int) -> tuple[dict[str, Column], tuple | None]:
     if schema.dense:
         return columns, BOX
     columns["rising"] = Column(np.arange(n) * 1000)
-    places = np.arange(n, dtype=np.int32) * 4 + seed  # row-major order is global order, so that dates keep rising
+    places = (
+        np.arange(n, dtype=np.int32) * 4 + seed
+    )  # row-major order is global order, so that dates keep rising
     return columns | {"x": Column(places), "y": Column(places)}, None
 
 
@@ -89,7 +91,9 @@ KINDS = pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"]
 
 @VERSIONS
 @KINDS
-def test_we_read_what_libtiledb_wrote_in_an_array_of_any_version(version: int, sparse: bool, tmp_path: Path) -> None:
+def test_we_read_what_libtiledb_wrote_in_an_array_of_any_version(
+    version: int, sparse: bool, tmp_path: Path
+) -> None:
     schema = schema_of(version, sparse=sparse)
     create(tmp_path / "a", schema)
     columns, box = cells(schema, 1)
@@ -112,7 +116,9 @@ def test_we_read_what_libtiledb_wrote_in_an_array_of_any_version(version: int, s
 
 @VERSIONS
 @KINDS
-def test_libtiledb_reads_what_we_wrote_in_an_array_of_any_version(version: int, sparse: bool, tmp_path: Path) -> None:
+def test_libtiledb_reads_what_we_wrote_in_an_array_of_any_version(
+    version: int, sparse: bool, tmp_path: Path
+) -> None:
     schema = schema_of(version, sparse=sparse, by_libtiledb=False)
     name = create(tmp_path / "a", schema)
     columns, box = cells(schema, 1)
@@ -159,7 +165,9 @@ def old_cells(schema: Schema) -> tuple[dict[str, Column], tuple | None]:
     for dim in schema.dims:
         if dim.is_var:
             words = [b"%d" % number for number in rng.permutation(n)]
-            columns[dim.name] = Column(np.frombuffer(b"".join(words), np.uint8), np.cumsum([0, *map(len, words)]))
+            columns[dim.name] = Column(
+                np.frombuffer(b"".join(words), np.uint8), np.cumsum([0, *map(len, words)])
+            )
         else:
             columns[dim.name] = Column((rng.permutation(99)[:n] + 1).astype(dim.datatype.dtype))
     return columns, None
@@ -180,7 +188,9 @@ OLD = [
 
 
 @pytest.mark.parametrize(("version", "kind"), OLD)
-def test_fragments_of_formats_1_to_6_made_by_hand_are_read_by_both(version: int, kind: str, tmp_path: Path) -> None:
+def test_fragments_of_formats_1_to_6_made_by_hand_are_read_by_both(
+    version: int, kind: str, tmp_path: Path
+) -> None:
     schema = old_schema(version, kind)
     create_old(tmp_path / "a", schema)
     columns, box = old_cells(schema)
@@ -206,7 +216,9 @@ def test_old_and_new_fragments_stand_side_by_side(version: int, kind: str, tmp_p
     later = {name: column.slice(0, half) for name, column in old_cells(schema)[0].items()}
     for name in ("a", "three"):
         later[name] = Column(later[name].values + 1)
-    write_ours(tmp_path / "a", schema, "__array_schema.tdb", later, 20, box=None if box is None else ((3, 6), (1, 6)))
+    write_ours(
+        tmp_path / "a", schema, "__array_schema.tdb", later, 20, box=None if box is None else ((3, 6), (1, 6))
+    )
 
     assert_same_cells(read_ours(tmp_path / "a"), queries.read(tmp_path / "a", schema))
     assert len(view_of(tmp_path / "a").snapshot.fragments) == 2

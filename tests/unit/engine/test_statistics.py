@@ -28,7 +28,9 @@ def sums(values: list, datatype: Datatype, tile: int) -> tuple[list, object]:
         ([LEAST, -1, 5, 7, MOST, 9], 1, ([LEAST, -1, 5, 7, MOST, 9], LEAST)),
     ],
 )
-def test_a_sum_stays_where_it_leaves_64_bits_over_tiles_as_over_cells(values: list, tile: int, expected: tuple) -> None:
+def test_a_sum_stays_where_it_leaves_64_bits_over_tiles_as_over_cells(
+    values: list, tile: int, expected: tuple
+) -> None:
     """These are what libtiledb stored for the same cells."""
     assert sums(values, Datatype.INT64, tile) == expected
 

@@ -57,7 +57,15 @@ def test_the_rest_of_a_footer_of_format_23_is_that_of_format_22() -> None:
     older = Footer.unpack(footer(22), SCHEMA)
 
     assert older.global_order_offsets is None
-    for name in ("schema_name", "domain", "n_sparse_tiles", "last_tile_cells", "slots", "file_sizes", "offsets"):
+    for name in (
+        "schema_name",
+        "domain",
+        "n_sparse_tiles",
+        "last_tile_cells",
+        "slots",
+        "file_sizes",
+        "offsets",
+    ):
         assert getattr(newer, name) == getattr(older, name)
     assert older.pack(SCHEMA) == footer(22)
 
@@ -66,8 +74,14 @@ def test_extensions_that_are_not_known_are_stepped_over() -> None:
     unknown = u64(77) + struct.pack("<I", 5) + b"words"
     extensions = struct.pack("<I", 3) + unknown + bounds_extension() + unknown
 
-    assert Footer.unpack(footer(23, extensions=extensions), SCHEMA).global_order_offsets == ((500, 510), (520, 530))
-    assert Footer.unpack(footer(23, extensions=struct.pack("<I", 1) + unknown), SCHEMA).global_order_offsets is None
+    assert Footer.unpack(footer(23, extensions=extensions), SCHEMA).global_order_offsets == (
+        (500, 510),
+        (520, 530),
+    )
+    assert (
+        Footer.unpack(footer(23, extensions=struct.pack("<I", 1) + unknown), SCHEMA).global_order_offsets
+        is None
+    )
 
 
 @pytest.mark.parametrize("extensions", [b"", struct.pack("<I", 0)])

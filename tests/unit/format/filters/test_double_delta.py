@@ -26,6 +26,8 @@ def test_elements_at_equal_distances_may_be_stored_as_signs_alone(
     n_words = -(-(count - 2) // 64)
     stored = b"\0" + count.to_bytes(8, "little") + values[:2].tobytes() + bytes(8 * n_words)
     sizes = np.array([0, 1, values.nbytes, len(stored)], "<u4").tobytes()
-    parts = DoubleDelta().decode(Parts((sizes,), (stored,)), Element(datatype, datatype.size, 3), values.nbytes)
+    parts = DoubleDelta().decode(
+        Parts((sizes,), (stored,)), Element(datatype, datatype.size, 3), values.nbytes
+    )
 
     assert b"".join(parts.data) == values.tobytes()
