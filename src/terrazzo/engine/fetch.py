@@ -273,11 +273,13 @@ class FragmentReader:
         if isinstance(field, Dim):
             index = schema.dims.index(field)
             names = keys.dimension_files(index, name, version)
-            joint = len(schema.dims) if version < versions.SPLIT_DIMENSIONS else 1
+            together = version < versions.SPLIT_DIMENSIONS
+            joint = len(schema.dims) if together else 1
+            filters = schema.coords_filters if together else schema.filters_of(field)
         else:
             index = schema.attrs.index(field)
             names, joint = keys.attribute_files(index, name, version), 1
-        filters = schema.coords_filters if joint > 1 else schema.filters_of(field)
+            filters = schema.filters_of(field)
         size = field.datatype.size
         if not field.is_var:
             codec = TileCodec(
@@ -286,7 +288,10 @@ class FragmentReader:
             files = [self._file(names.fixed, codec, Section.TILE_OFFSETS, slot, footer.file_sizes)]
         else:
             offsets = TileCodec(schema.offsets_filters, Datatype.UINT64, 8, version, cipher=self.cipher)
-            values = TileCodec(filters, field.datatype, size, version, var=True, cipher=self.cipher)
+            values = TileCodec(
+                filters, field.datatype, size, version, var=True, cipher=self.cipher,
+                schema_version=schema.version,
+            )  # fmt: skip
             self._slot_of_file[names.fixed] = slot
             files = [
                 self._file(names.fixed, offsets, Section.TILE_OFFSETS, slot, footer.file_sizes),

@@ -159,9 +159,8 @@ class Sections:
             else:
                 end = self.store.size(self.key) if size is None else start + size
                 stored = memoryview(self.store.get_ranges(self.key, [(start, end - start)])[0])
-            return unpack_generic_tile(
-                Cursor(stored), self.cipher
-            )  # the last section is followed by the footer
+            # A cursor: behind the last section comes the footer, and in format 15 a section that it does not name.
+            return unpack_generic_tile(Cursor(stored), self.cipher)
         except MissingObjectError:
             raise ConflictError(
                 f"{self.fragment.key} was removed while it was read; open the array again"

@@ -134,8 +134,10 @@ class Schema:
     def filters_of(self, which: "Field | str") -> Pipeline:
         """The filters of a field's values; its offsets and validity have those of the schema."""
         chosen = self.field(which) if isinstance(which, str) else which
-        # Quirk: a dimension without filters of its own is filtered as all coordinates are.
-        if isinstance(chosen, Dim) and not chosen.filters.filters:
+        # Quirk: a dimension without filters of its own is filtered as all coordinates are. Not so under a
+        # schema of before format 5, whose filters for coordinates are for those of all dimensions together:
+        # fragments that a later release added have files per dimension, and those are not filtered at all.
+        if isinstance(chosen, Dim) and not chosen.filters.filters and self.version >= SPLIT_DIMENSIONS:
             return self.coords_filters
         return chosen.filters
 
@@ -157,10 +159,10 @@ class Schema:
         writer.u8(self.tile_order)
         writer.u8(self.cell_order)
         writer.u64(self.capacity)
-        self.coords_filters.pack(writer)
-        self.offsets_filters.pack(writer)
+        self.coords_filters.pack(writer, version)
+        self.offsets_filters.pack(writer, version)
         if version >= NULLABLE:
-            self.validity_filters.pack(writer)
+            self.validity_filters.pack(writer, version)
         self._pack_lists(writer)
         return bytes(writer)
 

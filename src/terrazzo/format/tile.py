@@ -77,6 +77,7 @@ class TileCodec:
     version: int = WRITTEN
     var: bool = False  # this is the var file of a variable-length field
     cipher: Aes256Gcm | None = None  # the last filter of every file of an encrypted array
+    schema_version: int = WRITTEN  # Quirk: whether text holds its offsets is the schema's matter
 
     _filters: Pipeline = field(init=False, repr=False, compare=False)  # the cipher included
     _elements: tuple[Element, ...] = field(init=False, repr=False, compare=False)
@@ -112,7 +113,7 @@ class TileCodec:
             since = UTF8_WITHOUT_OFFSETS
         else:
             return None
-        return first if self.version >= since else None
+        return first if min(self.version, self.schema_version) >= since else None
 
     @property
     def holds_offsets(self) -> bool:

@@ -202,3 +202,11 @@ def test_a_codec_travels() -> None:
 
     assert pickle.loads(pickle.dumps(sent)) == sent
     assert pickle.loads(pickle.dumps(sent)).encode(b"abcd") == sent.encode(b"abcd")
+
+
+def test_whether_text_holds_its_offsets_is_decided_by_the_schema() -> None:
+    """A fragment of format 22 may stand under a schema of any version."""
+    for version in (11, 12):
+        text = TileCodec(Pipeline((Rle(),)), Datatype.STRING_ASCII, 1, 22, var=True, schema_version=version)
+
+        assert text.holds_offsets == (version >= 12)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from terrazzo.errors import CorruptionError, UnsupportedFeatureError
+from terrazzo.format import versions
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.filters.base import Element, Filter, FilterCode, Parts
@@ -57,6 +58,11 @@ _CLASSES: tuple[type[Filter], ...] = (
 FILTERS: dict[int, type[Filter]] = {int(filter_class.code): filter_class for filter_class in _CLASSES}
 """Every filter that a schema can name. Encryption is not one: see `Aes256Gcm`."""
 
+_REINTERPRET_SINCE = {
+    FilterCode.DELTA: versions.DELTA_REINTERPRET,
+    FilterCode.DOUBLE_DELTA: versions.DOUBLE_DELTA_REINTERPRET,
+}  # the last byte of their options
+
 _EXPANSION = {
     FilterCode.GZIP: 1032,
     FilterCode.ZSTD: 1 << 15,
@@ -73,10 +79,12 @@ class Pipeline:
     filters: tuple[Filter, ...] = ()
     max_chunk_size: int = MAX_CHUNK_SIZE  # Quirk: written, read, and of no effect; but 0 means one chunk
 
-    def pack(self, writer: Writer) -> None:
+    def pack(self, writer: Writer, version: int = versions.WRITTEN) -> None:
         writer.raw(_COUNTS.pack(self.max_chunk_size, len(self.filters)))
         for each in self.filters:
             options = each.pack_options()
+            if version < _REINTERPRET_SINCE.get(each.code, 0):
+                options = options[:-1]
             writer.raw(_FILTER.pack(each.code, len(options)))
             writer.raw(options)
 
