@@ -158,7 +158,7 @@ class Dim:
         if version >= SPLIT_DIMENSIONS:
             writer.u8(self.datatype)
             writer.u32(self.cell_val_num)
-            self.filters.pack(writer)
+            self.filters.pack(writer, version)
             writer.u64(0 if self.domain is None else 2 * self.datatype.size)
         if self.domain is not None:
             writer.raw(np.array(self.domain, self.datatype.dtype).tobytes())

@@ -157,10 +157,10 @@ class Schema:
         writer.u8(self.tile_order)
         writer.u8(self.cell_order)
         writer.u64(self.capacity)
-        self.coords_filters.pack(writer)
-        self.offsets_filters.pack(writer)
+        self.coords_filters.pack(writer, version)
+        self.offsets_filters.pack(writer, version)
         if version >= NULLABLE:
-            self.validity_filters.pack(writer)
+            self.validity_filters.pack(writer, version)
         self._pack_lists(writer)
         return bytes(writer)
 

@@ -26,6 +26,7 @@ from terrazzo.format.filters.rle import Rle
 from terrazzo.format.filters.scale_float import ScaleFloat
 from terrazzo.format.filters.webp import WebP
 from terrazzo.format.filters.xor import Xor
+from terrazzo.format.versions import DELTA_REINTERPRET, DOUBLE_DELTA_REINTERPRET, WRITTEN
 from terrazzo.format.wire import Cursor, Writer
 
 MAX_CHUNK_SIZE = 65536
@@ -65,6 +66,10 @@ _EXPANSION = {
     FilterCode.BZIP2: 1 << 21,  # a block of 40 bytes can hold 46 million equal ones
     FilterCode.WEBP: 1 << 24,
 }
+_REINTERPRETS = {
+    FilterCode.DELTA: DELTA_REINTERPRET,
+    FilterCode.DOUBLE_DELTA: DOUBLE_DELTA_REINTERPRET,
+}
 _OTHER_EXPANSION = 64  # the rest keep two bits at least of an element of eight bytes
 
 
@@ -73,10 +78,12 @@ class Pipeline:
     filters: tuple[Filter, ...] = ()
     max_chunk_size: int = MAX_CHUNK_SIZE  # Quirk: written, read, and of no effect; but 0 means one chunk
 
-    def pack(self, writer: Writer) -> None:
+    def pack(self, writer: Writer, version: int = WRITTEN) -> None:
         writer.raw(_COUNTS.pack(self.max_chunk_size, len(self.filters)))
         for each in self.filters:
             options = each.pack_options()
+            if isinstance(each, (Delta, DoubleDelta)) and version < _REINTERPRETS[each.code]:
+                options = options[:-1]  # no datatype, which nothing but ANY could have been read as
             writer.raw(_FILTER.pack(each.code, len(options)))
             writer.raw(options)
 
