@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from terrazzo.errors import CorruptionError, UnsupportedFeatureError
+from terrazzo.errors import CorruptionError, InvalidRequestError, UnsupportedFeatureError
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.filters.base import Element, Filter, FilterCode, Parts
@@ -31,6 +31,7 @@ from terrazzo.format.wire import Cursor, Writer
 
 MAX_CHUNK_SIZE = 65536
 
+_MOST_FILTERS = 32  # bounds on sizes multiply by each
 _COUNTS = struct.Struct("<II")
 _FILTER = struct.Struct("<BI")
 
@@ -79,11 +80,13 @@ class Pipeline:
     max_chunk_size: int = MAX_CHUNK_SIZE  # Quirk: written, read, and of no effect; but 0 means one chunk
 
     def pack(self, writer: Writer, version: int = WRITTEN) -> None:
+        if len(self.filters) > _MOST_FILTERS:
+            raise InvalidRequestError(f"a pipeline of {len(self.filters)} filters; {_MOST_FILTERS} at most")
         writer.raw(_COUNTS.pack(self.max_chunk_size, len(self.filters)))
         for each in self.filters:
             options = each.pack_options()
             if isinstance(each, (Delta, DoubleDelta)) and version < _REINTERPRETS[each.code]:
-                options = options[:-1]  # no datatype, which nothing but ANY could have been read as
+                options = options[:-1]  # formats before it have no datatype to read elements as
             writer.raw(_FILTER.pack(each.code, len(options)))
             writer.raw(options)
 
@@ -92,6 +95,11 @@ class Pipeline:
         """A stored pipeline; `cipher` stands in where encryption is named, as it is in generic tiles only."""
         max_chunk_size = cursor.u32()
         n_filters = cursor.count32(_FILTER.size, "filters")
+        if n_filters > _MOST_FILTERS:
+            raise UnsupportedFeatureError(
+                f"a pipeline of {n_filters} filters; this release reads up to {_MOST_FILTERS}",
+                offset=cursor.offset - 4,
+            )
         return cls(tuple(_unpack_filter(cursor, version, cipher) for _ in range(n_filters)), max_chunk_size)
 
     def elements(self, datatype: Datatype, cell_size: int, version: int) -> tuple[Element, ...]:
