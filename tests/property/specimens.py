@@ -14,7 +14,7 @@ from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMP
 from terrazzo.engine.tables import columns_of, table_of
 from terrazzo.format import versions
 from terrazzo.format.attribute import Attr
-from terrazzo.format.bounds import BoundsTable, pack_bound
+from terrazzo.format.bounds import pack_bound
 from terrazzo.format.commits import Assignment, Commit, DeleteCommit, UpdateCommit
 from terrazzo.format.condition import Combination, Combine, Compare, Op
 from terrazzo.format.datatypes import VAR, Datatype
@@ -664,6 +664,3 @@ def kind_params() -> list[object]:
     return [
         pytest.param(kind, id=name.replace(", ", "-").replace(" ", "-")) for name, kind in all_kinds().items()
     ]
-
-
-__all__ = ["BoundsTable", "all_kinds", "kind_params"]
