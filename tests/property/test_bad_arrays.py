@@ -41,12 +41,15 @@ from terrazzo.format.filters.compress import Lz4, Zstd
 from terrazzo.format.filters.dictionary import Dictionary
 from terrazzo.format.filters.double_delta import DoubleDelta
 from terrazzo.format.filters.rle import Rle
-from terrazzo.format.fragment import Footer, split_footer
+from terrazzo.format.fragment import Footer, Section, split_footer
+from terrazzo.format.fragment_file import SectionMap
 from terrazzo.format.generic_tile import pack_generic_tile, unpack_generic_tile
 from terrazzo.format.keys import FRAGMENT_METADATA_FILE, CommitKind
 from terrazzo.format.ledgers import WriteRecord, pack_ign, pack_vac
 from terrazzo.format.schema import Schema
+from terrazzo.format.sections import pack_u64s, unpack_u64s
 from terrazzo.format.versions import WRITTEN
+from terrazzo.format.wire import Cursor
 from terrazzo.storage import open_store
 
 N_CUTS, N_MUTATIONS = 50, 200
@@ -217,18 +220,25 @@ def damages(name: str, sound: Specimen, key: str) -> Iterator[bytes]:
 
 
 def _section_damaged(stored: bytes, sound: Specimen, chance: random.Random) -> bytes:
-    """A metadata file with one section mutated, and the others found where they now are."""
+    footer = Footer.unpack(split_footer(stored, WRITTEN, None), sound.schema)
+    start = chance.choice([start for group in footer.offsets.values() for start in group])
+    body = unpack_generic_tile(Cursor(stored[start:]), sound.cipher)
+    return replaced(stored, sound, start, mutated(body, chance))
+
+
+def replaced(stored: bytes, sound: Specimen, chosen: int, body: bytes) -> bytes:
+    """A metadata file with another section where one began, and the others found where they now are."""
     schema = sound.schema
     packed = split_footer(stored, WRITTEN, None)
     footer = Footer.unpack(packed, schema)
     starts = sorted({start for group in footer.offsets.values() for start in group})
     ends = [*starts[1:], len(stored) - len(packed) - 8]
-    chosen, moved, pieces, position = chance.choice(starts), {}, [], 0
+    moved: dict[int, int] = {}
+    pieces, position = [], 0
     for start, end in zip(starts, ends, strict=True):
         piece, moved[start] = stored[start:end], position
         if start == chosen:
-            body = unpack_generic_tile(piece, sound.cipher)
-            piece = pack_generic_tile(mutated(body, chance), sound.cipher)
+            piece = pack_generic_tile(body, sound.cipher)
         pieces.append(piece)
         position += len(piece)
     offsets = {section: tuple(map(moved.__getitem__, group)) for section, group in footer.offsets.items()}
@@ -318,6 +328,22 @@ def test_an_enumeration_under_another_name_is_damage_of_its_file() -> None:
         read(changed(sound, key, lambda body: body.replace(b"colours", b"colourz")), None)
 
     assert str(caught.value.key).endswith(key)
+
+
+@pytest.mark.parametrize("name", ["sparse", "encrypted"])
+def test_strings_that_claim_gigabytes_make_no_room(name: str) -> None:
+    sound = specimen(name)
+    (key,) = [key for key in sound.targets if key.endswith(FRAGMENT_METADATA_FILE)]
+    footer = take_snapshot(sound.store, WINDOW, sound.cipher).fragments[-1].footer
+    stored = sound.store.files[key]
+    for slot, field in [(1, "u"), (footer.slots.dim(0), "x")]:
+        start, size = SectionMap(footer, None).span(Section.VAR_SIZES, slot)
+        sizes = unpack_u64s(unpack_generic_tile(stored[start : start + size], sound.cipher)).copy()
+        sizes[1] = 0xFF00_0000
+        damaged = replaced(stored, sound, start, pack_u64s(sizes))
+
+        with limited_memory(1 << 30), pytest.raises(CorruptionError, match="cannot hold"):
+            read(sound.store.damaged(key, damaged), sound.cipher, field)
 
 
 def test_cells_that_libtiledb_deleted_and_consolidated_stay_deleted() -> None:

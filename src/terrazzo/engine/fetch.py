@@ -69,7 +69,7 @@ class _File:
         `repeats`: how often a byte may count; in a dictionary all cells can be one string.
         """
         stored = int(self._places(tiles)[1].sum())
-        if size > min(stored * self.codec.pipeline.expansion * repeats, LARGEST):
+        if size > min(stored * self.codec.expansion * repeats, LARGEST):
             raise CorruptionError(f"{stored} bytes cannot hold {size} bytes of cells", key=self.uri)
         return np.empty(size, np.uint8)
 

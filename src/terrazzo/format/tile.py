@@ -119,6 +119,11 @@ class TileCodec:
         """The filter of these strings keeps the offsets; their own tile is PLACEHOLDER_OFFSETS."""
         return self._strings is not None
 
+    @property
+    def expansion(self) -> int:
+        """No stored byte stands for more bytes than this, apart from strings that repeat."""
+        return self._filters.expansion
+
     def encode(self, data: Bytes | NDArray[Any], offsets: NDArray[np.uint64] | None = None) -> bytes:
         """A tile. Var data come with the offset of each cell, from 0 on, without a closing one."""
         view = memoryview(data) if not isinstance(data, np.ndarray) else _bytes_of(data)

@@ -66,12 +66,14 @@ _EXPANSION = {
     FilterCode.RLE: 0xFFFF,
     FilterCode.BZIP2: 1 << 21,  # a block of 40 bytes can hold 46 million equal ones
     FilterCode.WEBP: 1 << 24,
+    FilterCode.DOUBLE_DELTA: 32,  # two bits at least of an element of eight bytes
+    FilterCode.BIT_WIDTH_REDUCTION: 8,
+    FilterCode.SCALE_FLOAT: 8,
 }
 _REINTERPRETS = {
     FilterCode.DELTA: DELTA_REINTERPRET,
     FilterCode.DOUBLE_DELTA: DOUBLE_DELTA_REINTERPRET,
 }
-_OTHER_EXPANSION = 64  # the rest keep two bits at least of an element of eight bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ class Pipeline:
         """No stored byte stands for more bytes than this: room for more need not be made."""
         product = 1
         for each in self.filters:
-            product *= _EXPANSION.get(each.code, _OTHER_EXPANSION)
+            product *= _EXPANSION.get(each.code, 1)  # others take no byte away
         return product
 
 
