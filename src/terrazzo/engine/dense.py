@@ -56,9 +56,8 @@ def tile_box(place: Sequence[int], schema: Schema) -> Box:
     edges = []
     for index, dim in zip(place, schema.dims, strict=True):
         assert dim.domain is not None
-        assert dim.tile is not None
-        low = int(dim.domain[0]) + index * int(dim.tile)
-        edges.append((low, low + int(dim.tile) - 1))
+        low = int(dim.domain[0]) + index * dim.extent
+        edges.append((low, low + dim.extent - 1))
     return tuple(edges)
 
 
@@ -175,7 +174,7 @@ def _read_fixed(view: View, layers: list[_Layer], box: Box, attr: Attr) -> Colum
 
 def _unfolded(cells: NDArray[Any], schema: Schema, cell: tuple[int, ...]) -> NDArray[Any]:
     """The cells of a whole tile as a box, whichever order they are stored in."""
-    extents = tuple(int(dim.tile) for dim in schema.dims if dim.tile is not None)
+    extents = tuple(dim.extent for dim in schema.dims)
     if schema.cell_order is Layout.COL_MAJOR:
         turned = cells.reshape(*extents[::-1], *cell)
         axes = tuple(range(len(extents)))[::-1]

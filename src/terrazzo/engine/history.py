@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.engine.columns import Column, Mask
-from terrazzo.engine.predicate import compare, evaluate, of_condition
+from terrazzo.engine.predicate import compare, evaluate, fields_of, of_condition
 from terrazzo.engine.snapshot import StoredCondition
-from terrazzo.errors import CorruptionError
+from terrazzo.errors import CorruptionError, FormatError
 from terrazzo.format.commits import DeleteCommit, UpdateCommit
 from terrazzo.format.condition import Combination, Compare, Condition, Op
 from terrazzo.format.schema import Schema
@@ -89,17 +89,26 @@ def apply(
             candidates &= touched | told  # the others were judged when the fragment was consolidated
         if not candidates.any():
             continue
-        if isinstance(condition.body, DeleteCommit):
-            hit = candidates & (found | ~_kept(condition.body.condition, columns, missing, schema, n))
-            alive &= ~hit
-        else:
-            wanted = of_condition(condition.body.matches)
-            hit = candidates & evaluate(wanted, columns, schema, n)
+        try:
+            if isinstance(condition.body, DeleteCommit):
+                hit = candidates & (found | ~_kept(condition.body.condition, columns, missing, schema, n))
+                alive &= ~hit
+                continue
+            hit = candidates & _changed(condition.body, columns, schema, n)
             if hit.any():
-                columns = assign_update(columns, hit, condition, schema)
+                columns = assign_update(columns, hit, condition.body, schema)
                 missing -= {assignment.attr for assignment in condition.body.assignments}
                 touched |= hit
+        except FormatError as problem:
+            raise problem.at_key(condition.marker) from None
     return columns, alive
+
+
+def _changed(update: UpdateCommit, columns: dict[str, Column], schema: Schema, n: int) -> Mask:
+    wanted = of_condition(update.matches)
+    if unknown := fields_of(wanted) - columns.keys():
+        raise CorruptionError(f"an update tests {sorted(unknown)}, which the array never had")
+    return evaluate(wanted, columns, schema, n)
 
 
 def _gone(origin: Origin, known: set[str], at_ms: int) -> Mask:
@@ -161,11 +170,10 @@ def stored_hits(
 
 
 def assign_update(
-    columns: dict[str, Column], hit: Mask, condition: StoredCondition, schema: Schema
+    columns: dict[str, Column], hit: Mask, update: UpdateCommit, schema: Schema
 ) -> dict[str, Column]:
-    assert isinstance(condition.body, UpdateCommit)
     changed = dict(columns)
-    for assignment in condition.body.assignments:
+    for assignment in update.assignments:
         if assignment.attr not in columns or not any(a.name == assignment.attr for a in schema.attrs):
             continue  # not asked for, or dropped since
         attr = schema.attr(assignment.attr)
@@ -176,8 +184,7 @@ def assign_update(
             expected = attr.datatype.size * (1 if attr.is_var else attr.cell_val_num)
             if (len(value) % expected) if attr.is_var else len(value) != expected:
                 raise CorruptionError(
-                    f"assigns {len(value)} bytes to {attr.name!r}, whose cells have {expected}",
-                    key=condition.marker,
+                    f"assigns {len(value)} bytes to {attr.name!r}, whose cells have {expected}"
                 )
         changed[attr.name] = columns[attr.name].assign(hit, value, attr.datatype)
     return changed

@@ -200,7 +200,7 @@ def _update(
         return
     again = hit & (rows.origin >= 0) & (rows.effective == delta)
     if again.any():  # a second update at the same instant changes the version that the first one made
-        rows.columns = assign_update(rows.columns, again, condition, schema)
+        rows.columns = assign_update(rows.columns, again, condition.body, schema)
     fresh = np.flatnonzero(hit & ~again)
     if len(fresh):
         _chain(rows, fresh, condition, missing, schema)
@@ -216,7 +216,8 @@ def _chain(
     """End the versions of `fresh` and append what the update makes of them."""
     delta, n = np.uint64(condition.time_ms), len(fresh)
     new = {name: column.take(fresh) for name, column in rows.columns.items()}
-    new = assign_update(new, np.ones(n, bool), condition, schema)
+    assert isinstance(condition.body, UpdateCommit)
+    new = assign_update(new, np.ones(n, bool), condition.body, schema)
     rows.ends[fresh], rows.ended_by[fresh] = delta + np.uint64(1), -1
     rows.columns = {name: concat([rows.columns[name], new[name]]) for name in new}
     rows.times = np.append(rows.times, np.full(n, delta + np.uint64(1)))

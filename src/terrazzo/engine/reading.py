@@ -128,7 +128,7 @@ def slabs(box: Box, schema: Schema, cell_size: int, size: int) -> Iterator[Box]:
     rows = max(size // row, 1)
     dim = schema.dims[0]
     assert dim.domain is not None
-    extent, first = int(dim.tile or 1), int(dim.domain[0])
+    extent, first = dim.extent, int(dim.domain[0])
     if rows >= extent:
         rows -= rows % extent
     start = low

@@ -274,7 +274,10 @@ def with_enumerations(store: Store, schema: Schema, cipher: Aes256Gcm | None) ->
     def load(item: tuple[str, str]) -> tuple[str, Enumeration]:
         key = keys.enumeration_key(item[1])
         try:
-            return item[0], Enumeration.unpack(unpack_generic_tile(store.get(key), cipher))[0]
+            enumeration, _ = Enumeration.unpack(unpack_generic_tile(store.get(key), cipher))
+            if enumeration.name != item[0]:
+                raise CorruptionError(f"holds enumeration {enumeration.name!r}, not {item[0]!r}")
+            return item[0], enumeration
         except FormatError as problem:
             raise problem.at_key(f"{store.uri}/{key}") from None
 
