@@ -47,7 +47,7 @@ def folder() -> Iterator[Path]:
 def cells(n: int, seed: int, *, offset: int = 0) -> dict[str, np.ndarray]:
     """Distinct random places, in random order. Different offsets share no place."""
     rng = np.random.default_rng(seed)
-    flat = rng.permutation(SIDE * SIDE // 1000)[: n] * 1000 + offset if n <= SIDE * SIDE // 1000 else None
+    flat = rng.permutation(SIDE * SIDE // 1000)[:n] * 1000 + offset if n <= SIDE * SIDE // 1000 else None
     assert flat is not None
     return {
         "x": flat // SIDE,
@@ -190,7 +190,9 @@ def dense_rows(path: Path) -> Iterator[dict[str, object]]:
         with tiledb.open(str(theirs), "w") as t:
             t[:] = block
 
-    yield row(f"write {side:,} × {side:,} dense float32", best(write_dense, 2), best(write_their_dense, 2), "1")
+    yield row(
+        f"write {side:,} × {side:,} dense float32", best(write_dense, 2), best(write_their_dense, 2), "1"
+    )
     a = tz.open(str(ours))
     assert np.array_equal(a[:, :], block)
     with tiledb.open(str(theirs)) as t:
