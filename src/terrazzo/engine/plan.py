@@ -15,7 +15,7 @@ from terrazzo.engine.fetch import TIMESTAMPS, FragmentReader, Tiles
 from terrazzo.engine.history import fields_needed, relevant, updated_attributes
 from terrazzo.engine.predicate import All, Predicate, Test, fields_of
 from terrazzo.engine.prune import possible
-from terrazzo.engine.region import Region
+from terrazzo.engine.region import Region, comparable
 from terrazzo.engine.view import View
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.bounds import BoundsTable
@@ -302,11 +302,12 @@ def _halved(region: Region, sources: list[_Source], total: int) -> tuple[Region,
         middle = int(np.searchsorted(np.cumsum(sizes[order]), total / 2))
         cut = low[order[min(middle, len(order) - 1)]]
         if cut <= low[order[0]]:
-            later = low[order][low[order] > cut]
+            later = low[order][low[order] > comparable(cut)]
             if not len(later):
                 continue
             cut = later[0]
-        left, right = int(sizes[low < cut].sum()), int(sizes[high >= cut].sum())
+        left = int(sizes[low < comparable(cut)].sum())
+        right = int(sizes[high >= comparable(cut)].sum())
         largest = max(left, right)
         if largest < 0.95 * total and (best is None or largest < best[0]):
             before = before_value(cut)
@@ -318,8 +319,8 @@ def _halved(region: Region, sources: list[_Source], total: int) -> tuple[Region,
 def before_value(value: Any) -> Any:
     """The largest coordinate below `value`."""
     if isinstance(value, bytes):
-        # Coordinates are 7-bit text, so one byte of 0xff stands behind everything that begins alike.
-        return value[:-1] if value.endswith(b"\0") else value[:-1] + bytes([value[-1] - 1]) + b"\xff"
+        # What begins alike is mostly 7-bit text, but libtiledb takes any bytes: so many of 0xff stand behind them all.
+        return value[:-1] if value.endswith(b"\0") else value[:-1] + bytes([value[-1] - 1]) + b"\xff" * 64
     if isinstance(value, np.floating):
         return np.nextafter(value, value.dtype.type(-np.inf)).item()
     return int(value) - 1
