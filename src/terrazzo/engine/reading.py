@@ -17,6 +17,7 @@ from terrazzo.engine.region import Region
 from terrazzo.engine.runner import LocalRunner, Runner
 from terrazzo.engine.sparse import joined, ordered, result_schema, run_scan, scan_columns, to_batch
 from terrazzo.engine.view import View
+from terrazzo.format.domain import Dim
 from terrazzo.format.schema import Schema
 
 _READ_TASK = 1 << 30
@@ -169,12 +170,18 @@ def nonempty_domain(view: View) -> dict[str, tuple[Any, Any]] | None:
     found = {}
     for j, dim in enumerate(view.schema.dims):
         low, high = min(domain[j][0] for domain in domains), max(domain[j][1] for domain in domains)
-        found[dim.name] = (_shown(low), _shown(high))
+        found[dim.name] = (_shown(low, dim), _shown(high, dim))
     return found
 
 
-def _shown(value: Any) -> Any:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+def _shown(value: Any, dim: Dim) -> Any:
+    """A coordinate as a caller would write it: text, a number, or one of numpy's dates."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if not (dim.datatype.is_datetime or dim.datatype.is_time):
+        return value
+    unit: Any = dim.datatype.unit
+    return np.datetime64(value, unit) if dim.datatype.is_datetime else np.timedelta64(value, unit)
 
 
 # -- explain -------------------------------------------------------------------------------------------

@@ -162,7 +162,8 @@ def _text_extremes(
 
 def _sums(values: NDArray[Any], starts: Starts, mask: Mask | None, dtype: np.dtype[Any]) -> NDArray[Any]:
     counted = values if mask is None else np.where(mask, values, values.dtype.type(0))
-    sums: NDArray[Any] = np.add.reduceat(counted, starts, dtype=dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # the sum of infinities is what it is
+        sums: NDArray[Any] = np.add.reduceat(counted, starts, dtype=dtype)
     if dtype.kind == "f" or values.dtype.itemsize < 8:
         return sums  # a tile of 2**32 cells would be needed to overflow
     # With a factor of 8 to spare the largest value times the cells of a tile tells that nothing overflowed.
@@ -193,6 +194,7 @@ def _saturated(values: NDArray[Any]) -> Any:
 
 def _fold(sums: NDArray[Any]) -> NDArray[Any]:
     if sums.dtype.kind == "f":
-        return np.asarray(sums.sum(), sums.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(sums.sum(), sums.dtype)
     total, info = sum(sums.tolist()), np.iinfo(sums.dtype)  # one number per tile
     return np.asarray(min(max(total, info.min), info.max), sums.dtype)
