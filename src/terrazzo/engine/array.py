@@ -1,6 +1,7 @@
 """The object users hold. Every method is a few lines that call the engine."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from terrazzo.engine.clock import FOREVER, instant, now_ms
@@ -34,7 +35,8 @@ def create(uri: str, schema: Schema, *, key: Any = None, storage_options: Option
         raise ArrayExistsError(f"there is an array at {store.uri} already; open it, or choose another place")
     if listed.root or listed.root_folders:
         raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
-    put_schema(store, schema, now_ms(), cipher)
+    # Enumerations of another array have their files there: here they get files of their own.
+    put_schema(store, replace(schema, enum_files={}), now_ms(), cipher)
     return open_array(uri, key=key, storage_options=storage_options)
 
 
@@ -192,11 +194,16 @@ class Array:
 
     # -- writing --------------------------------------------------------------------------------------
 
-    def write(self, data: Any, *, at: object = None, region: Mapping[str, Any] | None = None) -> None:
-        """Write cells under one commit. Sparse: any order, any size, Arrow, pandas, polars or a dict of arrays.
+    def write(
+        self, data: Any, *, at: object = None, region: Mapping[str, Any] | None = None,
+        fragment_size: int | str | None = None,
+    ) -> None:  # fmt: skip
+        """Write cells under one commit. Sparse: any order, any size, Arrow, pandas, polars or a dict of arrays; batches
+        are gathered until they hold `fragment_size` (1 GiB), and then become a fragment.
         Dense: a dict of blocks, one value per cell of the region, or of the whole domain."""
-        from terrazzo.engine.write import write_dense, write_sparse  # noqa: PLC0415
+        from terrazzo.engine.write import FRAGMENT_SIZE, write_dense, write_sparse  # noqa: PLC0415
 
+        size = FRAGMENT_SIZE if fragment_size is None else parse_size(fragment_size, "fragment_size")
         time_ms = self._next_time(at)
         snapshot = self._view.snapshot
         if self.schema.sparse:
@@ -205,7 +212,7 @@ class Array:
                     "region is for dense arrays: the cells of a sparse one bring coordinates"
                 )
             written = write_sparse(
-                self._store, self.schema, snapshot.schema_name, data, time_ms, self._cipher
+                self._store, self.schema, snapshot.schema_name, data, time_ms, self._cipher, size
             )
         else:
             columns, box = self._dense_input(data, region)
