@@ -2,8 +2,8 @@
 
 numbers                         the same number, unsigned stays unsigned
 BOOL                            bool
-DATETIME_SEC … NS               timestamp[s … ns]; DATETIME_DAY is date32, its "not a time" a null
-TIME_SEC … NS                   duration[s … ns]
+DATETIME_SEC … NS               timestamp[s … ns]; DATETIME_DAY is date32; "not a time" is null
+TIME_SEC … NS                   duration[s … ns], likewise
 other DATETIME_* and TIME_*     int64, the datatype named in the field's metadata
 ASCII, UTF-8 of any length      string
 other bytes of any length       binary; of fixed length k, binary(k)
@@ -34,7 +34,8 @@ _NUMBERS = {
     Datatype.UINT8: pa.uint8(), Datatype.UINT16: pa.uint16(), Datatype.UINT32: pa.uint32(),
     Datatype.UINT64: pa.uint64(), Datatype.FLOAT32: pa.float32(), Datatype.FLOAT64: pa.float64(),
 }  # fmt: skip
-_NOT_A_DAY = np.iinfo(np.int64).min
+NOT_A_TIME = np.iinfo(np.int64).min
+"""The count that stands for no time at all, here as in numpy."""
 
 
 def value_type(datatype: Datatype) -> Any:
@@ -55,6 +56,12 @@ def value_type(datatype: Datatype) -> Any:
 
 def _index_type(datatype: Datatype) -> Any:
     return pa.uint8() if datatype is Datatype.BOOL else _NUMBERS[datatype]
+
+
+def has_not_a_time(field: Field) -> bool:
+    """Whether cells of the field become times of Arrow, in which "not a time" is null."""
+    temporal = field.datatype.is_datetime or field.datatype.is_time
+    return temporal and isinstance(field, Attr) and value_type(field.datatype) != pa.int64()
 
 
 def arrow_type(field: Field, schema: Schema) -> Any:
@@ -78,10 +85,8 @@ def arrow_field(field: Field, schema: Schema) -> Any:
     if (field.datatype.is_datetime or field.datatype.is_time) and value_type(field.datatype) == pa.int64():
         metadata = {b"tiledb.datatype": field.datatype.name.encode()}
     nullable = isinstance(field, Attr) and field.nullable
-    # A day that is no day, and an index that has no label, have no other form in Arrow than null.
-    nullable = (
-        nullable or field.datatype is Datatype.DATETIME_DAY or enumeration_of(field, schema) is not None
-    )
+    # A time that is none, and an index that has no label, have no other form in Arrow than null.
+    nullable = nullable or has_not_a_time(field) or enumeration_of(field, schema) is not None
     return pa.field(field.name, arrow_type(field, schema), nullable=nullable, metadata=metadata)
 
 
@@ -111,11 +116,15 @@ def _numbers(values: NDArray[Any], kind: Any, validity: NDArray[np.bool_] | None
     if kind == pa.bool_():
         return bools(values != 0, validity)
     if kind == pa.date32():
-        absent = values == _NOT_A_DAY
+        absent = values == NOT_A_TIME
         if np.any((values != values.astype(np.int32)) & ~absent):
             raise InvalidRequestError("a day lies outside the range of Arrow's date32")
         missing = absent if validity is None else absent | ~validity
         return numbers(np.where(absent, 0, values).astype(np.int32), pa.date32(), ~missing)
+    if pa.types.is_temporal(kind):
+        present = values != NOT_A_TIME
+        if not present.all():
+            validity = present if validity is None else validity & present
     return numbers(values, kind, validity)
 
 

@@ -3,7 +3,7 @@
 whole numbers    fit any number that holds them exactly, and dates as counts of their unit
 floats           fit floats (rounded to single precision, never beyond its range), and whole numbers if they are whole
 bool             fits numbers; 0 and 1 fit bool
-dates, spans     fit dates and spans of any unit that holds them exactly; zones become UTC
+dates, spans     fit dates and spans of any unit that holds them exactly; zones become UTC, null "not a time"
 text             fits text, bytes, and dates if it is ISO 8601; bytes fit text if they are valid
 the rest         fits nothing: numbers do not become text, nor text numbers, nor dates numbers
 """
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from terrazzo.engine.arrow import Field, enumeration_of, value_type
+from terrazzo.engine.arrow import NOT_A_TIME, Field, enumeration_of, has_not_a_time, value_type
 from terrazzo.engine.columns import Column, Mask, of_binary
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.attribute import Attr
@@ -45,7 +45,7 @@ def from_arrow(array: Any, field: Field, schema: Schema) -> Column:
     validity = None
     if isinstance(field, Attr) and field.nullable:
         validity = np.ones(len(array), bool) if not nulls else _mask(array.is_valid())
-    elif nulls:
+    elif nulls and not (has_not_a_time(field) and not field.is_var and field.cell_val_num == 1):
         kind = "dimension" if isinstance(field, Dim) else "attribute"
         way_out = "" if isinstance(field, Dim) else ", or declare the attribute with nullable=True"
         raise InvalidRequestError(
@@ -212,13 +212,17 @@ def _number_values(array: Any, datatype: Datatype) -> NDArray[Any]:
     dtype = datatype.dtype
     if datatype is Datatype.BOOL:
         return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False), np.uint8)
-    if datatype is Datatype.DATETIME_DAY:
-        days = array.view(pa.int32())
-        return np.asarray(days.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
     data = array.buffers()[1]
     if data is None or not len(array):
-        return np.zeros(len(array), dtype)
-    return np.frombuffer(data, dtype)[array.offset : array.offset + len(array)]
+        values = np.zeros(len(array), dtype)
+    else:
+        stored = np.dtype(np.int32) if datatype is Datatype.DATETIME_DAY else dtype
+        values = np.frombuffer(data, stored)[array.offset : array.offset + len(array)].astype(
+            dtype, copy=False
+        )
+    if array.null_count and (datatype.is_datetime or datatype.is_time):
+        return np.where(_mask(array.is_valid()), values, NOT_A_TIME)
+    return values
 
 
 def _fixed_lists(array: Any, field: Field, single: Any, validity: Mask | None) -> Column:
@@ -231,7 +235,7 @@ def _fixed_lists(array: Any, field: Field, single: Any, validity: Mask | None) -
 
 def _items(lists: Any, field: Field) -> Any:
     flat = lists.flatten()
-    if flat.null_count:
+    if flat.null_count and not has_not_a_time(field):
         raise InvalidRequestError(f"column {field.name!r} has nulls inside its lists; the format has none")
     return flat
 

@@ -159,10 +159,10 @@ def _select(
     fragment, schema = view.snapshot.fragments[place], view.schema
     reader = view.reader(fragment)
     n_tiles = reader.sections.n_tiles
-    whole = BoundsTable([(np.array([low], _dtype(dim)), np.array([high], _dtype(dim)))
-                         for (low, high), dim in zip(fragment.footer.domain or (), schema.dims, strict=True)])  # fmt: skip
-    if not n_tiles:
+    if not n_tiles or fragment.footer.domain is None:
         return None, None
+    whole = BoundsTable([(np.array([low], _dtype(dim)), np.array([high], _dtype(dim)))
+                         for (low, high), dim in zip(fragment.footer.domain, schema.dims, strict=True)])  # fmt: skip
     if not request.region.is_everything and not request.region.tiles(whole)[0]:
         return None, Pruned(str(fragment.name), n_tiles, n_tiles, 0, 0, 0, 0)
     boxes = reader.sections.rtree.leaves
@@ -212,11 +212,12 @@ def _alone(view: View) -> set[int]:
     snapshot = view.snapshot
     if view.schema.allows_duplicates:
         return set(range(len(snapshot.fragments)))
-    overlapping = _overlaps([f.footer.domain for f in snapshot.fragments], view.schema)
+    held = [(place, f) for place, f in enumerate(snapshot.fragments) if f.footer.domain is not None]
+    overlapping = _overlaps([fragment.footer.domain for _, fragment in held], view.schema)
     return {
         place
-        for place, fragment in enumerate(snapshot.fragments)
-        if not fragment.has_timestamps and not overlapping[place]
+        for (place, fragment), others in zip(held, overlapping, strict=True)
+        if not fragment.has_timestamps and not others
     }
 
 
@@ -339,11 +340,13 @@ def parse_size(given: int | str, what: str = "memory") -> int:
         "kib": 1 << 10,
         "mib": 1 << 20,
         "gib": 1 << 30,
+        "tb": 10**12,
+        "tib": 1 << 40,
     }
     if isinstance(given, int) and not isinstance(given, bool) and given > 0:
         return given
     if isinstance(given, str):
-        digits = given.strip().rstrip("BbKkMmGgIi ").strip()
+        digits = given.strip().rstrip("BbKkMmGgTtIi ").strip()
         unit = given.strip()[len(digits) :].strip().lower()
         try:
             if unit in units and float(digits) > 0:

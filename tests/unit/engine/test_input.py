@@ -655,6 +655,28 @@ def test_statistics_of_floats_take_infinities_and_overflow_in_their_stride(uri: 
     assert tz.open(uri).count("v > 1e307") == 3
 
 
+def test_no_time_at_all_is_a_value_of_times_and_reads_as_null(folder: str) -> None:
+    a = sparse(
+        folder, tz.Attr("t", "datetime_ms"), tz.Attr("d", "datetime_day"), tz.Attr("s", "time_sec"),
+        tz.Attr("n", "datetime_ns", nullable=True),
+    )  # fmt: skip
+    nat = np.array(["2024-01-01", "NaT"], "M8[ms]")
+    spans = np.array([1, "NaT"], "m8[s]")
+    a.write({"x": [1, 2], "t": nat, "d": nat.astype("M8[D]"), "s": spans, "n": nat.astype("M8[ns]")})
+    a.write(
+        pd.DataFrame({"x": [3], "t": [pd.NaT], "d": [pd.NaT], "s": pd.to_timedelta([pd.NaT]), "n": [pd.NaT]})
+    )
+    a.write(a.read(order="row-major").set_column(0, "x", pa.array([4, 5, 6])))
+    found = a.read(order="row-major")
+
+    for name in "tdsn":
+        assert [value is None for value in found.column(name).to_pylist()] == [False, True, True] * 2, name
+    with tiledb.open(folder) as other:
+        assert np.isnat(other[:]["t"]).tolist() == [False, True, True] * 2
+    with pytest.raises(tz.InvalidRequestError, match="dimension 'x' is not nullable, but row 0 is null"):
+        a.write({"x": [None], "t": [None], "d": [None], "s": [None], "n": [None]})
+
+
 def test_aware_datetimes_are_stored_as_utc(uri: str) -> None:
     moment = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
