@@ -1,6 +1,7 @@
 """The object users hold. Every method is a few lines that call the engine."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from terrazzo.engine.clock import FOREVER, instant, now_ms
@@ -37,7 +38,8 @@ def create(
         raise ArrayExistsError(f"there is an array at {store.uri} already; open it, or choose another place")
     if listed.root or listed.root_folders:
         raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
-    put_schema(store, schema, now_ms() if at is None else instant(at), cipher)
+    # Enumerations of another array have their files there: here they get files of their own.
+    put_schema(store, replace(schema, enum_files={}), now_ms() if at is None else instant(at), cipher)
     return open_array(uri, key=key, storage_options=storage_options)
 
 
@@ -103,9 +105,9 @@ class Array:
     @property
     def meta(self) -> Metadata:
         """Key-value metadata, as a dict."""
-        snapshot = self._view.snapshot
         return Metadata(
-            lambda: load_entries(self._store, snapshot.metadata_names, self._cipher), self._put_metadata
+            lambda: load_entries(self._store, self._view.snapshot.metadata_names, self._cipher),
+            self._put_metadata,
         )
 
     def _put_metadata(self, entries: Entries) -> None:
@@ -145,8 +147,8 @@ class Array:
     def scan(
         self, columns: Sequence[str] | None = None, where: str | None = None, region: Mapping[str, Any] | None = None,
         memory: int | str = "1GiB",
-    ) -> Iterator[Any]:  # fmt: skip
-        """Cells as record batches, in no particular order, with a bound on the memory in use."""
+    ) -> Any:  # fmt: skip
+        """Cells as a pyarrow.RecordBatchReader, in no particular order, with a bound on the memory in use."""
         from terrazzo.engine.reading import scan_batches  # noqa: PLC0415
 
         return scan_batches(self._view, self._request(columns, where, region, None), parse_size(memory))
@@ -195,11 +197,17 @@ class Array:
 
     # -- writing --------------------------------------------------------------------------------------
 
-    def write(self, data: Any, *, at: object = None, region: Mapping[str, Any] | None = None) -> None:
-        """Write cells under one commit. Sparse: any order, any size, Arrow, pandas, polars or a dict of arrays.
-        Dense: a dict of blocks, one value per cell of the region, or of the whole domain."""
-        from terrazzo.engine.write import write_dense, write_sparse  # noqa: PLC0415
+    def write(
+        self, data: Any, *, at: object = None, region: Mapping[str, Any] | None = None,
+        fragment_size: int | str | None = None,
+    ) -> None:  # fmt: skip
+        """Write cells under one commit. Sparse: any order, any size, Arrow, pandas, polars or a dict of arrays; batches
+        are gathered until they hold `fragment_size` (1 GiB), and then become a fragment.
+        Dense: a dict of blocks, one value per cell of the region, or of the whole domain; or columns with the
+        coordinates of all cells of a box."""
+        from terrazzo.engine.write import FRAGMENT_SIZE, write_dense, write_sparse  # noqa: PLC0415
 
+        size = FRAGMENT_SIZE if fragment_size is None else parse_size(fragment_size, "fragment_size")
         time_ms = self._next_time(at)
         snapshot = self._view.snapshot
         if self.schema.sparse:
@@ -208,7 +216,7 @@ class Array:
                     "region is for dense arrays: the cells of a sparse one bring coordinates"
                 )
             written = write_sparse(
-                self._store, self.schema, snapshot.schema_name, data, time_ms, self._cipher
+                self._store, self.schema, snapshot.schema_name, data, time_ms, self._cipher, size
             )
         else:
             columns, box = self._dense_input(data, region)
@@ -218,41 +226,30 @@ class Array:
         self._view = with_fragments(self._view, written)
 
     def _dense_input(self, data: Any, region: Mapping[str, Any] | None) -> tuple[dict[str, Column], Any]:
-        from terrazzo.engine.dense import check_box  # noqa: PLC0415
-        from terrazzo.engine.reading import dense_boxes  # noqa: PLC0415
+        from terrazzo.engine.dense import one_box, placed  # noqa: PLC0415
         from terrazzo.engine.region import parse_region  # noqa: PLC0415
-        from terrazzo.engine.tables import as_batches, columns_of  # noqa: PLC0415
+        from terrazzo.engine.tables import as_table, columns_of  # noqa: PLC0415
 
-        boxes = dense_boxes(parse_region(region, self.schema), self.schema)
-        if len(boxes) != 1:
-            raise InvalidRequestError(
-                "a dense write fills one box: give one range per dimension, inside the domain"
-            )
-        asked = {dim.name: (region or {}).get(dim.name) for dim in self.schema.dims}
-        for (low, high), dim in zip(boxes[0], self.schema.dims, strict=True):
-            ranges = parse_region({dim.name: asked[dim.name]}, self.schema).ranges[
-                self.schema.dims.index(dim)
-            ]
-            if ranges is not None and ranges[0] != (low, high):
-                check_box(
-                    tuple(
-                        ranges[0] if d is dim else b for d, b in zip(self.schema.dims, boxes[0], strict=True)
-                    ),
-                    self.schema,
-                )
-        names = [attr.name for attr in self.schema.attrs]
-        (table,) = as_batches(self._blocks(data, boxes[0]))
-        return columns_of(table, self.schema, names), boxes[0]
+        box = one_box(parse_region(region, self.schema), self.schema)
+        table = as_table(self._blocks(data, box), self.schema)
+        if table is None:
+            raise InvalidRequestError("there are no cells to write")
+        attrs, dims = [attr.name for attr in self.schema.attrs], [dim.name for dim in self.schema.dims]
+        if region is None and set(dims) <= set(table.schema.names):
+            return placed(columns_of(table, self.schema, [*dims, *attrs]), self.schema)
+        return columns_of(table, self.schema, attrs), box
 
     def _blocks(self, data: Any, box: Any) -> Any:
         """Blocks as flat columns."""
-        from terrazzo.engine.slicing import flat_cells  # noqa: PLC0415
+        from terrazzo.engine.slicing import flat_cells, is_block  # noqa: PLC0415
 
         attrs = {attr.name: attr for attr in self.schema.attrs}
         if not isinstance(data, Mapping):
-            if len(attrs) != 1 or hasattr(data, "__arrow_c_stream__") or hasattr(data, "schema"):
+            if len(attrs) != 1 or not is_block(data):
                 return data
             data = {next(iter(attrs)): data}
+        if any(dim.name in data for dim in self.schema.dims):
+            return data
         return {
             name: flat_cells(value, attrs[name], box) if name in attrs else value
             for name, value in data.items()

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from terrazzo.engine.clock import new_name, unique
 from terrazzo.engine.view import View
 from terrazzo.errors import InvalidRequestError
@@ -20,6 +22,7 @@ from terrazzo.storage.base import Store
 
 def put_schema(store: Store, schema: Schema, time_ms: int, cipher: Aes256Gcm | None) -> tuple[str, Schema]:
     """Store a schema and the enumerations that it has and no file has yet; the schema's own put comes last."""
+    _check_labels(schema)
     files = dict(schema.enum_files)
     for name, enum in schema.enums.items():
         if name not in files:
@@ -30,6 +33,18 @@ def put_schema(store: Store, schema: Schema, time_ms: int, cipher: Aes256Gcm | N
     name = str(new_name(time_ms, version=None))
     store.put(keys.schema_key(name), pack_generic_tile(stored.pack(), cipher))
     return name, stored
+
+
+def _check_labels(schema: Schema) -> None:
+    """That every attribute can count the labels of its enumeration."""
+    for attr in schema.attrs:
+        if attr.enum in schema.enums:
+            most, n = int(np.iinfo(attr.datatype.dtype).max) + 1, len(schema.enums[attr.enum])
+            if n > most:
+                raise InvalidRequestError(
+                    f"{attr.name!r} is {attr.datatype.name} and counts up to {most} labels; "
+                    f"{attr.enum!r} would have {n}"
+                )
 
 
 def evolve(
@@ -87,12 +102,13 @@ def _expanded(schema: Schema, wanted: Mapping[str, Any] | None) -> Any:
     current = schema.current_domain
     if current is None:
         raise InvalidRequestError("the array has no current domain: it is as large as its domain")
-    ranges: dict[str, Any] = {}
-    for dim, (low, high) in zip(schema.dims, current, strict=True):
-        new = wanted.get(dim.name, (low, high))
-        if new[0] > low or new[1] < high:
+    ranges = {
+        dim.name: wanted.get(dim.name, bounds) for dim, bounds in zip(schema.dims, current, strict=True)
+    }
+    expanded: Any = as_current_domain(ranges, schema.dims)
+    for dim, (low, high), (first, last) in zip(schema.dims, current, expanded, strict=True):
+        if first > low or last < high:
             raise InvalidRequestError(
                 f"the current domain of {dim.name!r} is {low!r} to {high!r} and can only grow"
             )
-        ranges[dim.name] = tuple(new)
-    return as_current_domain(ranges, schema.dims)
+    return expanded

@@ -232,6 +232,10 @@ def _never(field: Field) -> Condition:
 
 def check_testable(field: Field) -> None:
     """That cells of the field can be compared at all."""
+    if field.datatype.is_string and not field.datatype.is_text:
+        raise InvalidRequestError(
+            f"{field.name!r} is {field.datatype.name}; only IS NULL and IS NOT NULL can test it"
+        )
     if field.is_var and not (field.datatype.is_text or field.datatype is Datatype.BLOB):
         raise InvalidRequestError(
             f"{field.name!r} holds a list per cell; only IS NULL and IS NOT NULL can test it"

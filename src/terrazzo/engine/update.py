@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from terrazzo.engine.arrow import arrow_type, from_arrow
+from terrazzo.engine.arrow import arrow_type
 from terrazzo.engine.clock import new_name
 from terrazzo.engine.columns import Column
 from terrazzo.engine.commit import (
@@ -22,6 +22,7 @@ from terrazzo.engine.commit import (
 )
 from terrazzo.engine.delete import plan_delete
 from terrazzo.engine.dense import Box, coordinates, read_box, shape_of, tile_box, tiles_of
+from terrazzo.engine.intake import from_arrow
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.predicate import FALSE, All, NullTest, Predicate, Some, evaluate, fields_of, to_condition
 from terrazzo.engine.region import everything
