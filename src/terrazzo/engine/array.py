@@ -12,10 +12,11 @@ from terrazzo.engine.keys import as_cipher
 from terrazzo.engine.metadata import Entries, Metadata, load_entries, put_entries
 from terrazzo.engine.plan import Request, parse_size
 from terrazzo.engine.request import make_request
-from terrazzo.engine.session import next_time, with_fragments
+from terrazzo.engine.session import next_time, reaching, with_fragments
 from terrazzo.engine.snapshot import Window, list_array, take_snapshot
 from terrazzo.engine.view import View
 from terrazzo.errors import ArrayExistsError, InvalidRequestError
+from terrazzo.format import keys
 from terrazzo.format.attribute import Attr
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.schema import Schema
@@ -36,7 +37,8 @@ def create(
     listed = list_array(store)
     if listed.is_array:
         raise ArrayExistsError(f"there is an array at {store.uri} already; open it, or choose another place")
-    if listed.root or listed.root_folders:
+    # What a create that was cut short leaves behind is no obstacle to the next one.
+    if listed.root or set(listed.root_folders) - {keys.SCHEMA_FOLDER}:
         raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
     # Enumerations of another array have their files there: here they get files of their own.
     put_schema(store, replace(schema, enum_files={}), now_ms() if at is None else instant(at), cipher)
@@ -78,14 +80,17 @@ class Array:
         """Look again: what others committed since becomes visible. An array opened `at` an instant stays there."""
         # Commits of this process may be stamped a little ahead of the clock: none of them is left out.
         ahead = self._view.snapshot.window.at_ms if hasattr(self, "_view") and self._at is None else 0
-        at_ms = max(now_ms(), ahead) if self._at is None else self._at
-        snapshot = take_snapshot(self._store, Window(self._since, at_ms), self._cipher)
+        self._look(max(now_ms(), ahead) if self._at is None else self._at)
+        return self
+
+    def _look(self, at_ms: int) -> None:
+        known = self._view.snapshot if hasattr(self, "_view") else None
+        snapshot = take_snapshot(self._store, Window(self._since, at_ms), self._cipher, known)
         self._view = (
             self._view.following(snapshot)
             if hasattr(self, "_view")
             else View(self._store, snapshot, self._cipher)
         )
-        return self
 
     # -- what it is -----------------------------------------------------------------------------------
 
@@ -266,7 +271,7 @@ class Array:
         """Delete the cells that match an SQL condition, under one commit."""
         from terrazzo.engine.delete import delete  # noqa: PLC0415
 
-        self._view.snapshot.require_sound()
+        self._look_again()
         self._view = delete(self._view, self._where(where), self._next_time(at))
 
     def update(
@@ -282,7 +287,7 @@ class Array:
         from terrazzo.engine.predicate import TRUE  # noqa: PLC0415
         from terrazzo.engine.update import cell_values, update  # noqa: PLC0415
 
-        self._view.snapshot.require_sound()
+        self._look_again()
         predicate = TRUE if where is None else self._where(where)
         stored = cell_values(values, self.schema)
         self._view = update(self._view, stored, predicate, self._next_time(at), portable=portable)
@@ -313,6 +318,7 @@ class Array:
         force: bool = False, at: object = None,
     ) -> None:  # fmt: skip
         """Add or drop attributes, extend enumerations, expand the current domain. Nothing is rewritten."""
+        self._look_again()
         self._view = evolve(
             self._view, self._next_time(at), add=add, drop=drop, extend_enum=extend_enum, add_enum=add_enum,
             expand_domain=expand_domain, force=force,
@@ -348,21 +354,21 @@ class Array:
         """All commit files into one, so that an open lists and reads few."""
         from terrazzo.engine.compact import consolidate_commits  # noqa: PLC0415
 
-        self._writable()
+        self._require_writable()
         consolidate_commits(self._view)
 
     def consolidate_fragment_metadata(self) -> None:
         """The footers of all fragments into one file, so that an open need not visit each fragment."""
         from terrazzo.engine.compact import consolidate_fragment_metadata  # noqa: PLC0415
 
-        self._writable()
+        self._require_writable()
         consolidate_fragment_metadata(self._view)
 
     def consolidate_metadata(self) -> None:
         """All metadata files into one."""
         from terrazzo.engine.compact import consolidate_metadata  # noqa: PLC0415
 
-        self._writable()
+        self._require_writable()
         consolidate_metadata(self._view)
         self.refresh()
 
@@ -370,7 +376,7 @@ class Array:
         """Remove what consolidation replaced, and what crashed writers left, if older than `retain`."""
         from terrazzo.engine.vacuum import parse_age, vacuum  # noqa: PLC0415
 
-        self._writable()
+        self._require_writable()
         report = vacuum(self._view, retain_ms=parse_age(retain), dry_run=dry_run)
         if not dry_run:
             self.refresh()
@@ -378,7 +384,7 @@ class Array:
 
     def _everything(self) -> View:
         """All that is committed, whatever its time."""
-        self._writable()
+        self._require_writable()
         snapshot = take_snapshot(self._store, Window(0, FOREVER), self._cipher)
         return self._view.following(snapshot)
 
@@ -387,12 +393,27 @@ class Array:
 
         return parse_where(where, self.schema)
 
-    def _writable(self) -> None:
-        if self._at is not None:
+    def _look_again(self) -> None:
+        """Before a change that depends on what is there: an older view lacks cells that others wrote since, and
+        would bring back those that they replaced. The change will be the newest of all, so everything counts
+        that is there, also what other clocks stamped ahead of this one."""
+        self._require_writable()
+        if self._since:
+            raise InvalidRequestError(
+                f"this array is opened since {self._since} and shows a part of its cells; open it without since= "
+                f"to change it"
+            )
+        present = max(now_ms(), self._view.snapshot.window.at_ms)
+        self._look(FOREVER)
+        self._view = reaching(self._view, max(present, self._view.snapshot.newest_ms))
+        self._view.snapshot.require_sound()
+
+    def _require_writable(self) -> None:
+        if self._at is not None and self._at != FOREVER:
             raise InvalidRequestError(
                 f"this array is opened at {self._at} and cannot be written; open it without at="
             )
 
     def _next_time(self, at: object) -> int:
-        self._writable()
+        self._require_writable()
         return next_time(self._view.snapshot, at)

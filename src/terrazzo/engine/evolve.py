@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from terrazzo.engine.clock import new_name, unique
-from terrazzo.engine.view import View
+from terrazzo.engine.clock import new_name, reach, unique
+from terrazzo.engine.view import View, same_cells
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format import keys
 from terrazzo.format.attribute import Attr
@@ -15,6 +15,7 @@ from terrazzo.format.current_domain import as_current_domain
 from terrazzo.format.enumeration import Enumeration
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.generic_tile import pack_generic_tile
+from terrazzo.format.keys import TimestampedName
 from terrazzo.format.schema import Schema
 from terrazzo.format.versions import WRITTEN
 from terrazzo.storage.base import Store
@@ -31,6 +32,7 @@ def put_schema(store: Store, schema: Schema, time_ms: int, cipher: Aes256Gcm | N
             files[name] = file
     stored = replace(schema, enum_files=files, version=WRITTEN)
     name = str(new_name(time_ms, version=None))
+    reach(time_ms)
     store.put(keys.schema_key(name), pack_generic_tile(stored.pack(), cipher))
     return name, stored
 
@@ -54,6 +56,11 @@ def evolve(
 ) -> View:  # fmt: skip
     """The view after the change; fragments keep the schema that they were written with."""
     schema = view.schema
+    newest = TimestampedName.parse(view.snapshot.schema_name)
+    if newest is not None and time_ms <= newest.end_ms:
+        raise InvalidRequestError(
+            f"at={time_ms} is not after the present schema, which is of {newest.end_ms}; nobody would see the change"
+        )
     enums, files = dict(schema.enums), dict(schema.enum_files)
     for name, values in (add_enum or {}).items():
         if name in enums:
@@ -69,6 +76,7 @@ def evolve(
     for attr in add:
         if schema.has(attr.name):
             raise InvalidRequestError(f"there is a field {attr.name!r} already")
+        _check_meaning(view, attr)
         attrs.append(attr)
     for name in drop:
         schema.attr(name)
@@ -92,6 +100,18 @@ def _check_untested(view: View, name: str) -> None:
                 f"{condition.marker} tests {name!r}: without it libtiledb could not read the array any more "
                 f"(terrazzo could); drop it with force=True if that is fine"
             )
+
+
+def _check_meaning(view: View, attr: Attr) -> None:
+    """A condition that tests a dropped attribute would test the new one of that name, with bytes of another type."""
+    for condition in view.snapshot.conditions:
+        if attr.name in condition.body.condition.fields:
+            then = {old.name: old for old in view.snapshot.schema_at(condition.time_ms).attrs}
+            if not same_cells(attr, then.get(attr.name)):
+                raise InvalidRequestError(
+                    f"{condition.marker} tests an attribute {attr.name!r} of another type, which was dropped since; "
+                    f"choose another name"
+                )
 
 
 def _expanded(schema: Schema, wanted: Mapping[str, Any] | None) -> Any:

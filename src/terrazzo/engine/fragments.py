@@ -123,9 +123,13 @@ def of_footer(name: TimestampedName, footer: bytes, schemas: dict[str, Schema]) 
     return Fragment(name, wanted, Footer.unpack(footer, _known(schemas, wanted)))
 
 
+class UnknownSchemaError(CorruptionError):
+    """A fragment names a schema that was not listed: it is lost, or younger than the listing."""
+
+
 def _known(schemas: dict[str, Schema], name: str) -> Schema:
     if name not in schemas:
-        raise CorruptionError(f"the fragment asks for the schema {name!r}, which is not there")
+        raise UnknownSchemaError(f"the fragment asks for the schema {name!r}, which is not there")
     return schemas[name]
 
 

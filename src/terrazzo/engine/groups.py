@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from terrazzo.engine.clock import new_name, now_ms
+from terrazzo.engine.clock import new_name, now_ms, reach
 from terrazzo.engine.keys import as_cipher
 from terrazzo.engine.metadata import Entries, Metadata, load_entries, put_entries
 from terrazzo.engine.snapshot import parallel
@@ -117,6 +117,7 @@ class Group:
     def _put(self, members: list[GroupMember]) -> None:
         name = new_name(self._next_ms(), version=GROUP_VERSION)
         body = GroupDetails(tuple(members)).pack()
+        reach(name.end_ms)
         self._store.put(keys.group_key(name), pack_generic_tile(body, self._cipher))
         self._members = {member.key: member for member in members if not member.deleted}
 

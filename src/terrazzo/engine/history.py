@@ -4,7 +4,7 @@ Deletes follow libtiledb to the letter, since both must agree on the same file. 
 NaN matches nothing, and an attribute that a fragment lacks counts as its fill value.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +72,7 @@ def apply(
     recorded = origin.delete_conditions
     if origin.delete_times is not None and recorded is not None:
         alive &= ~_gone(origin, {c.marker for c in conditions}, at_ms)
-    missing = set(origin.missing)
+    missing: dict[str, Mask] = {name: np.ones(n, bool) for name in origin.missing}
     for condition in conditions:
         if condition.time_ms > at_ms:
             continue
@@ -97,7 +97,9 @@ def apply(
             hit = candidates & _changed(condition.body, columns, schema, n)
             if hit.any():
                 columns = assign_update(columns, hit, condition.body, schema)
-                missing -= {assignment.attr for assignment in condition.body.assignments}
+                for assignment in condition.body.assignments:
+                    if assignment.attr in missing:
+                        missing[assignment.attr] = missing[assignment.attr] & ~hit
                 touched |= hit
         except FormatError as problem:
             raise problem.at_key(condition.marker) from None
@@ -128,7 +130,11 @@ def _gone(origin: Origin, known: set[str], at_ms: int) -> Mask:
     return np.asarray(due & ((origin.delete_conditions == NEVER) | by_lost))
 
 
-def _kept(node: Condition, columns: dict[str, Column], missing: set[str], schema: Schema, n: int) -> Mask:
+Missing = Mapping[str, Mask]
+"""The cells that lack an attribute: all of a fragment written without it, save those that an update gave it to."""
+
+
+def _kept(node: Condition, columns: dict[str, Column], missing: Missing, schema: Schema, n: int) -> Mask:
     """Where a stored delete condition is true: the cells that stay.
 
     # Quirk: a test of an attribute that the fragment lacks is false of every cell, and under an OR it also
@@ -136,7 +142,9 @@ def _kept(node: Condition, columns: dict[str, Column], missing: set[str], schema
     """
     if isinstance(node, Compare):
         if node.field in missing:
-            return np.zeros(n, bool)
+            held = ~missing[node.field]
+            others = {name: cells for name, cells in missing.items() if name != node.field}
+            return held & _kept(node, columns, others, schema, n) if held.any() else held
         if node.op in {Op.ALWAYS_TRUE, Op.ALWAYS_FALSE}:
             return np.full(n, node.op is Op.ALWAYS_TRUE)
         if not schema.has(node.field):
@@ -155,18 +163,21 @@ def _kept(node: Condition, columns: dict[str, Column], missing: set[str], schema
     mask = _kept(children[0], columns, missing, schema, n)
     for child in children[1:]:
         if node.combination is Combination.OR and isinstance(child, Compare) and child.field in missing:
-            mask = np.zeros(n, bool)
-            continue
+            mask = mask & ~missing[child.field]
         other = _kept(child, columns, missing, schema, n)
         mask = mask & other if node.combination is Combination.AND else mask | other
     return mask
 
 
 def stored_hits(
-    condition: Condition, columns: dict[str, Column], missing: frozenset[str], schema: Schema, n: int
+    condition: Condition,
+    columns: dict[str, Column],
+    schema: Schema,
+    n: int,
+    missing: frozenset[str] = frozenset(),
 ) -> Mask:
-    """The cells that a delete stored with this condition removes."""
-    return ~_kept(condition, columns, set(missing), schema, n)
+    """The cells that a delete stored with this condition removes; `missing` are attributes that none of them has."""
+    return ~_kept(condition, columns, {name: np.ones(n, bool) for name in missing}, schema, n)
 
 
 def assign_update(

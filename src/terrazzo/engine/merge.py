@@ -175,12 +175,12 @@ def _delete(
 
 def _hits(rows: _Rows, condition: StoredCondition, missing: Sequence[frozenset[str]], schema: Schema) -> Mask:
     stored = condition.body.condition
-    hit = stored_hits(stored, rows.columns, frozenset(), schema, len(rows))
+    hit = stored_hits(stored, rows.columns, schema, len(rows))
     for number in range(len(missing)):
         if missing[number] & stored.fields:
             mine = np.flatnonzero(rows.absent == number)
             some = {name: column.take(mine) for name, column in rows.columns.items()}
-            hit[mine] = stored_hits(stored, some, missing[number], schema, len(mine))
+            hit[mine] = stored_hits(stored, some, schema, len(mine), missing[number])
     return hit
 
 

@@ -132,7 +132,7 @@ def columns_read(view: View, request: Request, place: int, *, distinct: bool) ->
     """The columns of a fragment that a request takes from the store: those asked for, and those that decide
     which cells there are."""
     fragment, schema = view.snapshot.fragments[place], view.wide
-    conditions = relevant(view.snapshot.conditions, fragment.name.start_ms, view.snapshot.window.at_ms)
+    conditions = relevant(view.conditions, fragment.name.start_ms, view.snapshot.window.at_ms)
     names = set(request.columns) | fields_needed(conditions, schema)
     names |= fields_of(request.where) if request.where is not None else set()
     if distinct or request.order is not None or not request.region.is_everything or not names:
@@ -198,7 +198,7 @@ def _promising(
 ) -> NDArray[np.bool_]:
     """Tiles of which the statistics do not rule the condition out."""
     fragment = view.snapshot.fragments[place]
-    conditions = relevant(view.snapshot.conditions, fragment.name.start_ms, view.snapshot.window.at_ms)
+    conditions = relevant(view.conditions, fragment.name.start_ms, view.snapshot.window.at_ms)
     stale = updated_attributes(conditions) | view.missing(fragment)
     usable = (
         frozenset(attr.name for attr in view.schema.attrs if attr.name not in stale)

@@ -125,7 +125,7 @@ def _cells(view: View, request: Request, region: Region, part: Part, columns: di
     for attr in schema.attrs:
         if attr.name in missing:
             columns[attr.name] = absent(attr, n)
-    conditions = relevant(snapshot.conditions, fragment.name.start_ms, snapshot.window.at_ms)
+    conditions = relevant(view.conditions, fragment.name.start_ms, snapshot.window.at_ms)
     passed: Mask | None = None
     if conditions or DELETE_TIMESTAMPS in columns:
         origin = _origin(view, fragment, columns, times, missing)

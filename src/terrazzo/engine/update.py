@@ -26,7 +26,7 @@ from terrazzo.engine.intake import from_arrow
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.predicate import FALSE, All, NullTest, Predicate, Some, evaluate, fields_of, to_condition
 from terrazzo.engine.region import everything
-from terrazzo.engine.session import reaching, with_change
+from terrazzo.engine.session import check_names, reaching, with_change
 from terrazzo.engine.snapshot import StoredCondition
 from terrazzo.engine.sparse import joined, scan_columns
 from terrazzo.engine.view import View
@@ -104,6 +104,7 @@ def update(view: View, values: Values, where: Predicate, time_ms: int, *, portab
     """The view after the update; a condition that nothing can match is not even stored."""
     if where == FALSE:
         return view
+    check_names(view, {*values, *fields_of(where)}, time_ms)
     if view.schema.dense:
         return _update_dense(view, values, where, time_ms)
     if portable or not storable(where, values, view.schema):
@@ -117,7 +118,7 @@ def update(view: View, values: Values, where: Predicate, time_ms: int, *, portab
 
 def matching(view: View, where: Predicate, time_ms: int) -> dict[str, Column] | None:
     """Whole cells that a condition matches at an instant; None if there are none."""
-    seen = reaching(view, max(time_ms, view.snapshot.window.at_ms))
+    seen = reaching(view, time_ms)
     names = tuple(field.name for field in view.schema.fields)
     request = Request(names, everything(view.schema), where)
     plan = plan_scan(seen, request, _TASK)
@@ -165,6 +166,12 @@ def replace_cells(view: View, columns: dict[str, Column], where: Predicate, time
 def _update_dense(view: View, values: Values, where: Predicate, time_ms: int) -> View:
     """Read the tiles that hold a matching cell, change them, and write them as one box."""
     schema = view.schema
+    late = [f.name.end_ms for f in view.snapshot.fragments if f.name.end_ms >= time_ms]
+    if late:
+        raise InvalidRequestError(
+            f"a dense update writes whole tiles again as they are now: it cannot be dated {time_ms}, before the "
+            f"latest write at {max(late)}"
+        )
     written: list[Box] = [f.footer.domain for f in view.snapshot.fragments if f.footer.domain]
     if not written:
         return view
