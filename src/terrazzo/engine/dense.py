@@ -221,7 +221,9 @@ def coordinates(box: Box, schema: Schema, names: Sequence[str]) -> dict[str, Col
     shape, found = shape_of(box), {}
     for axis, (dim, (low, high)) in enumerate(zip(schema.dims, box, strict=True)):
         if dim.name in names:
-            line = np.arange(low, high + 1).astype(dim.datatype.dtype)
+            # Counted in 64 bits that wrap: arange itself turns numbers beyond int64 into floats.
+            count = np.arange(high - low + 1, dtype=np.uint64) + np.uint64(low % (1 << 64))
+            line = (count if dim.datatype.is_unsigned else count.view(np.int64)).astype(dim.datatype.dtype)
             spread = line.reshape([-1 if each == axis else 1 for each in range(len(shape))])
             found[dim.name] = Column(np.ascontiguousarray(np.broadcast_to(spread, shape)).reshape(-1))
     return found

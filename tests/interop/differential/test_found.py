@@ -1,0 +1,20 @@
+"""What random histories found, each as the smallest case that shows it."""
+
+import numpy as np
+import pyarrow as pa
+
+import terrazzo as tz
+
+
+def numbers(table: pa.Table, name: str) -> list:
+    return table.column(name).to_pylist()
+
+
+def test_a_dense_dimension_reaches_to_the_end_of_64_bits(tmp_path):
+    low, high = (1 << 64) - 20, (1 << 64) - 11
+    schema = tz.Schema([tz.Dim("x", "uint64", (low, high), 5)], [tz.Attr("a", "int32")], sparse=False)
+    array = tz.create(str(tmp_path / "a"), schema)
+    array.write({"a": np.arange(10, dtype=np.int32)})
+
+    assert numbers(array.read(), "x") == list(range(low, high + 1))
+    assert numbers(array.read(where=f"x > {high - 2}"), "a") == [8, 9]
