@@ -128,6 +128,8 @@ def columns_read(view: View, request: Request, place: int, *, distinct: bool) ->
     if distinct or request.order is not None or not request.region.is_everything or not names:
         names |= {dim.name for dim in schema.dims}
     missing = view.missing(fragment)
+    if names <= missing:  # the coordinates tell how many cells there are
+        names.add(schema.dims[0].name)
     held = [each.name for each in schema.fields if each.name in names and each.name not in missing]
     reader = view.reader(fragment)
     hidden = (TIMESTAMPS, "__delete_timestamps", "__delete_condition_index")
