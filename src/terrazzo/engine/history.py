@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.engine.columns import Column, Mask
-from terrazzo.engine.predicate import compare, evaluate, fields_of, of_condition
+from terrazzo.engine.predicate import compare, compares_first_only, evaluate, fields_of, of_condition
 from terrazzo.engine.snapshot import StoredCondition
 from terrazzo.errors import CorruptionError, FormatError
+from terrazzo.format.attribute import Attr
 from terrazzo.format.commits import DeleteCommit, UpdateCommit
 from terrazzo.format.condition import Combination, Compare, Condition, Op
 from terrazzo.format.schema import Schema
@@ -156,6 +157,9 @@ def _kept(node: Condition, columns: dict[str, Column], missing: Missing, schema:
             # A test for null, which libtiledb stores and then cannot read.
             valid = np.ones(n, bool) if column.validity is None else column.validity
             return ~valid if node.op is Op.EQ else valid
+        if compares_first_only(field) and node.members is None:
+            column = Column(np.ascontiguousarray(column.values[:, 0]), None, column.validity)
+            return compare(column, Attr(field.name, field.datatype, var=False), node.op, node.value[:1], None)
         return compare(column, field, node.op, node.value, node.members)
     children = node.children
     if node.combination is Combination.NOT:
