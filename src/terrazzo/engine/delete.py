@@ -12,9 +12,19 @@ from terrazzo.engine.commit import commit_condition, commit_records, condition_r
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.history import stored_hits
 from terrazzo.engine.plan import Request, plan_scan
-from terrazzo.engine.predicate import FALSE, Predicate, evaluate, fields_of, to_condition
+from terrazzo.engine.predicate import (
+    FALSE,
+    All,
+    Predicate,
+    Some,
+    Test,
+    compares_first_only,
+    evaluate,
+    fields_of,
+    to_condition,
+)
 from terrazzo.engine.region import everything
-from terrazzo.engine.session import reaching, with_change
+from terrazzo.engine.session import check_names, reaching, with_change
 from terrazzo.engine.snapshot import StoredCondition
 from terrazzo.engine.sparse import joined, scan_columns
 from terrazzo.engine.view import View
@@ -22,6 +32,7 @@ from terrazzo.engine.write import sparse_fragment
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.attribute import Attr
 from terrazzo.format.commits import Commit, DeleteCommit
+from terrazzo.format.condition import Op
 from terrazzo.format.keys import CommitKind
 from terrazzo.format.ledgers import WriteRecord
 
@@ -41,7 +52,9 @@ def plan_delete(view: View, where: Predicate, time_ms: int) -> Removal:
         raise InvalidRequestError(
             "a dense array has a value in every cell: write its fill value instead of deleting"
         )
+    check_names(view, fields_of(where), time_ms)
     _check_fragments(view, where, time_ms)
+    _check_characters(view, where)
     body = DeleteCommit.of(to_condition(where, view.schema))
     return Removal(body, _spared(view, where, body, time_ms))
 
@@ -58,18 +71,32 @@ def _check_fragments(view: View, where: Predicate, time_ms: int) -> None:
             )
 
 
+def _check_characters(view: View, where: Predicate) -> None:
+    match where:
+        case Test(op, name) if op in {Op.LT, Op.LE, Op.GT, Op.GE} and compares_first_only(
+            view.schema.field(name)
+        ):
+            raise InvalidRequestError(
+                f"{name!r} is CHAR of a fixed length, and of those libtiledb compares the first character only; "
+                f"delete with = or IN instead"
+            )
+        case All(children) | Some(children):
+            for child in children:
+                _check_characters(view, child)
+
+
 def _spared(view: View, where: Predicate, body: DeleteCommit, time_ms: int) -> dict[str, Column] | None:
     """Cells that the stored condition hits and the asked one does not."""
     tested = [view.schema.field(name) for name in fields_of(where)]
     if not any((isinstance(field, Attr) and field.nullable) or field.datatype.is_float for field in tested):
         return None
-    seen = reaching(view, max(time_ms, view.snapshot.window.at_ms))
+    seen = reaching(view, time_ms)
     request = Request(tuple(field.name for field in view.schema.fields), everything(view.schema))
     found = []
     for task in plan_scan(seen, request, _TASK).tasks:
         for columns in scan_columns(seen, request, task):
             n = len(next(iter(columns.values())))
-            hit = stored_hits(body.condition, columns, frozenset(), view.schema, n)
+            hit = stored_hits(body.condition, columns, view.schema, n)
             spared = hit & ~evaluate(where, columns, view.schema, n)
             if spared.any():
                 found.append({name: column.filter(spared) for name, column in columns.items()})

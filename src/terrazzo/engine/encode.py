@@ -170,7 +170,10 @@ def _field(
 ) -> _Field:
     size = field.datatype.size
     cell = size if field.is_var else size * field.cell_val_num
-    codec = TileCodec(schema.filters_of(field), field.datatype, cell, var=field.is_var, cipher=cipher)
+    codec = TileCodec(
+        schema.filters_of(field), field.datatype, cell, var=field.is_var, cipher=cipher,
+        schema_version=schema.version,
+    )  # fmt: skip
     attr = isinstance(field, Attr)
     cell_val_num = VAR if field.is_var else field.cell_val_num
     kind = Kind(field.datatype, cell_val_num, nullable=attr and field.nullable, extremes=attr)

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from terrazzo.engine.tables import as_batches
+from terrazzo.engine.tables import as_table
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.attribute import Attr
 from terrazzo.format.datatypes import Datatype
@@ -32,12 +32,9 @@ def schema_of(
     """A schema that the data fit: `dims` names the columns that become dimensions (or gives a Dim), all others become
     attributes, nullable where there are nulls, dictionary columns with an enumeration. Domains are taken from
     the whole range of the type unless given. Other options are those of Schema."""
-    tables = [
-        batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch]) for batch in as_batches(data)
-    ]
-    if not tables:
+    table = as_table(data)
+    if table is None:
         raise InvalidRequestError("there are no data to take a schema from")
-    table = pa.concat_tables(tables)
     names = [dim if isinstance(dim, str) else dim.name for dim in dims]
     if unknown := [name for name in names if name not in table.schema.names]:
         raise InvalidRequestError(

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from terrazzo.engine.buffers import binaries, binary
+from terrazzo.engine.clock import moment
 from terrazzo.engine.columns import Column, Mask
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.bounds import Bound, BoundsTable
@@ -76,11 +77,16 @@ class Region:
 
 
 def _at_least(values: NDArray[Any], bound: Any) -> Any:
-    return True if bound is None else values >= bound
+    return True if bound is None else values >= comparable(bound)
 
 
 def _at_most(values: NDArray[Any], bound: Any) -> Any:
-    return True if bound is None else values <= bound
+    return True if bound is None else values <= comparable(bound)
+
+
+def comparable(bound: Any) -> Any:
+    """A bound that a column of numbers or of bytes compares with: numpy alone would drop zeros at the end of bytes."""
+    return np.array(bound, object) if isinstance(bound, bytes) else bound
 
 
 def _edges(ranges: Ranges, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -190,7 +196,7 @@ def coordinate(value: Any, dim: Dim) -> Any:
         raise InvalidRequestError(f"{value!r} is no coordinate of {dim.name!r}, which is text")
     if isinstance(value, str) and dim.datatype.is_datetime:
         try:
-            value = np.datetime64(value)
+            value = moment(value)
         except ValueError:
             raise InvalidRequestError(f"{value!r} is no date for dimension {dim.name!r}") from None
     if dim.datatype.is_float and isinstance(value, (float, np.floating)) and np.isinf(value):

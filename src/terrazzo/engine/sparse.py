@@ -31,6 +31,7 @@ from terrazzo.format.orders import Layout
 from terrazzo.format.schema import Schema
 
 _FEW_RUNS = 8
+_MOST = np.iinfo(np.int32).max  # bytes of a column that Arrow's usual types can count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +48,11 @@ class Cells:
 
 def run_scan(view: View, request: Request, task: ScanTask) -> list[Any]:
     """The cells of a task as record batches, in no particular order."""
-    return [to_batch(columns, request.columns, view.schema) for columns in scan_columns(view, request, task)]
+    return [
+        batch
+        for columns in scan_columns(view, request, task)
+        for batch in to_batches(columns, request.columns, view.schema)
+    ]
 
 
 def scan_columns(view: View, request: Request, task: ScanTask) -> list[dict[str, Column]]:
@@ -64,6 +69,21 @@ def result_schema(columns: tuple[str, ...], schema: Schema) -> Any:
 def to_batch(columns: Mapping[str, Column], names: tuple[str, ...], schema: Schema) -> Any:
     arrays = [to_arrow(columns[name], schema.field(name), schema) for name in names]
     return pa.RecordBatch.from_arrays(arrays, schema=result_schema(names, schema))
+
+
+def to_batches(columns: Mapping[str, Column], names: tuple[str, ...], schema: Schema) -> list[Any]:
+    """`to_batch`, cut where the text or the lists of a column are more than one batch can hold."""
+    n = len(columns[names[0]])
+    ends = [columns[name].offsets for name in names if columns[name].is_var]
+    if all(offsets is None or offsets[-1] <= _MOST for offsets in ends):
+        return [to_batch(columns, names, schema)]
+    batches, start = [], 0
+    while start < n:
+        last = [int(np.searchsorted(o, o[start] + _MOST, side="right")) - 1 for o in ends if o is not None]
+        stop = max(min(last), start + 1)
+        batches.append(to_batch({name: columns[name].slice(start, stop) for name in names}, names, schema))
+        start = stop
+    return batches
 
 
 def read_cells(view: View, request: Request, task: ScanTask) -> list[Cells]:
@@ -105,7 +125,7 @@ def _cells(view: View, request: Request, region: Region, part: Part, columns: di
     for attr in schema.attrs:
         if attr.name in missing:
             columns[attr.name] = absent(attr, n)
-    conditions = relevant(snapshot.conditions, fragment.name.start_ms, snapshot.window.at_ms)
+    conditions = relevant(view.conditions, fragment.name.start_ms, snapshot.window.at_ms)
     passed: Mask | None = None
     if conditions or DELETE_TIMESTAMPS in columns:
         origin = _origin(view, fragment, columns, times, missing)

@@ -1,7 +1,8 @@
 """Statistics per tile and per fragment, as libtiledb's aggregates and pruning expect them.
 
 A null, and a cell of a dense tile outside the written box, does not count. NaN never becomes a minimum or a
-maximum while there is a number beside it. Integer sums stay at a bound once they cross it.
+maximum while there is a number beside it. Integer sums stay at a bound once they cross it, those of tiles as
+those of fragments; sums of floats are added in the order of the cells, as libtiledb adds them.
 """
 
 from collections.abc import Sequence
@@ -81,7 +82,8 @@ def tile_statistics(
         pair = (_text_extremes if kind.is_text else _number_extremes)(column, starts, mask, some, kind)
         found = replace(found, mins=pair[0], maxes=pair[1])
     if kind.total is not None:
-        found = replace(found, sums=_sums(column.values, starts, mask, kind.total))
+        with np.errstate(invalid="ignore", over="ignore"):  # infinities add up to what they add up to
+            found = replace(found, sums=_sums(column.values, starts, mask, kind.total))
     return found
 
 
@@ -111,7 +113,8 @@ def with_statistics(slot: SlotMetadata, runs: Sequence[TileStatistics], kind: Ki
     if kind.total is not None:
         sums = np.concatenate([run.sums for run in runs if run.sums is not None])
         slot = replace(slot, sums=pack_sums(sums))
-        stored = replace(stored, total=_fold(sums).tobytes())
+        with np.errstate(invalid="ignore", over="ignore"):
+            stored = replace(stored, total=_fold(sums).tobytes())
     return replace(slot, statistics=stored)
 
 
@@ -162,8 +165,11 @@ def _text_extremes(
 
 def _sums(values: NDArray[Any], starts: Starts, mask: Mask | None, dtype: np.dtype[Any]) -> NDArray[Any]:
     counted = values if mask is None else np.where(mask, values, values.dtype.type(0))
+    if dtype.kind == "f":
+        ends = [*starts[1:].tolist(), len(counted)]
+        return np.array([_in_order(counted[a:b]) for a, b in zip(starts.tolist(), ends, strict=True)], dtype)
     sums: NDArray[Any] = np.add.reduceat(counted, starts, dtype=dtype)
-    if dtype.kind == "f" or values.dtype.itemsize < 8:
+    if values.dtype.itemsize < 8:
         return sums  # a tile of 2**32 cells would be needed to overflow
     # With a factor of 8 to spare the largest value times the cells of a tile tells that nothing overflowed.
     largest = max(abs(float(counted.max())), abs(float(counted.min())))
@@ -175,6 +181,11 @@ def _sums(values: NDArray[Any], starts: Starts, mask: Mask | None, dtype: np.dty
             counted[int(starts[tile]) : int(starts[tile] + sizes[tile])].astype(dtype, copy=False)
         )
     return sums
+
+
+def _in_order(values: NDArray[Any]) -> Any:
+    """Each value added to the sum of those before it: numpy's own sum adds in pairs and rounds otherwise."""
+    return np.cumsum(values, dtype=np.float64)[-1] + 0.0  # a sum begins with 0, so that it is never -0
 
 
 def _saturated(values: NDArray[Any]) -> Any:
@@ -192,7 +203,6 @@ def _saturated(values: NDArray[Any]) -> Any:
 
 
 def _fold(sums: NDArray[Any]) -> NDArray[Any]:
-    if sums.dtype.kind == "f":
-        return np.asarray(sums.sum(), sums.dtype)
-    total, info = sum(sums.tolist()), np.iinfo(sums.dtype)  # one number per tile
-    return np.asarray(min(max(total, info.min), info.max), sums.dtype)
+    """The sum of a fragment out of those of its tiles, one after the other."""
+    total = _in_order(sums) if sums.dtype.kind == "f" else _saturated(sums)
+    return np.asarray(total, sums.dtype)

@@ -3,22 +3,18 @@
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from terrazzo.engine.buffers import numbers
 from terrazzo.engine.order import sort_cells, sort_keys
-from terrazzo.engine.tables import as_batches, columns_of
+from terrazzo.engine.tables import as_table, columns_of
 from terrazzo.format.schema import Schema
 
 
 def last_of_each(data: Any, schema: Schema) -> Any:
     """The input as one table without repeated coordinates."""
-    tables = [
-        batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch]) for batch in as_batches(data)
-    ]
-    if not tables:
+    table = as_table(data, schema)
+    if table is None:
         return ()
-    table = pa.concat_tables(tables)
     columns = columns_of(table, schema, [field.name for field in schema.fields])
     keys = sort_keys([columns[dim.name] for dim in schema.dims], schema, "row-major")
     index, same = sort_cells(keys)

@@ -1,6 +1,7 @@
 """Writes: columns to ordered cells to fragments, any number of them under one commit."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -16,10 +17,11 @@ from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.order import sort_cells, sort_keys
 from terrazzo.engine.runner import run_all
 from terrazzo.engine.tables import as_batches, columns_of
-from terrazzo.errors import InvalidRequestError
+from terrazzo.errors import InvalidRequestError, TerrazzoError
 from terrazzo.format.domain import Dim
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.fragment import dense_tile_cells
+from terrazzo.format.keys import TimestampedName
 from terrazzo.format.schema import Schema
 from terrazzo.storage.base import Store
 
@@ -31,22 +33,28 @@ def write_sparse(
     store: Store, schema: Schema, schema_name: str, data: Any, time_ms: int, cipher: Aes256Gcm | None,
     fragment_size: int = FRAGMENT_SIZE,
 ) -> tuple[Fragment, ...]:  # fmt: skip
-    """Write and commit; no cells at all leave nothing behind."""
+    """Write and commit; no cells at all, and an input that turns out to be wrong, leave nothing behind."""
     written: list[Fragment] = []
-    for columns in gathered(data, schema, fragment_size):
-        encoded = sparse_fragment(columns, schema, schema_name, time_ms, cipher)
-        put_fragment(store, encoded)
-        written.append(encoded.fragment)
+    try:
+        for columns in gathered(data, schema, fragment_size):
+            encoded = sparse_fragment(columns, schema, schema_name, time_ms, cipher)
+            written.append(encoded.fragment)
+            put_fragment(store, encoded)
+    except BaseException:
+        with suppress(TerrazzoError):  # nobody sees them: if they cannot be removed now, vacuum does it later
+            for fragment in written:
+                store.delete_folder(fragment.key)
+        raise
     commit_fragments(store, [fragment.name for fragment in written])
     return tuple(written)
 
 
 def gathered(data: Any, schema: Schema, size: int) -> Iterator[dict[str, Column]]:
-    """Input batches joined until they fill a fragment; every batch is checked before the first put."""
+    """Input batches joined until they fill a fragment; a batch is never cut."""
     names = [field.name for field in schema.fields]
     waiting: list[dict[str, Column]] = []
     held = 0
-    for batch in as_batches(data):
+    for batch in as_batches(data, schema):
         columns = columns_of(batch, schema, names)
         n = len(columns[schema.dims[0].name])
         if not n:
@@ -143,7 +151,7 @@ def write_dense(
     store: Store, schema: Schema, schema_name: str, columns: Mapping[str, Column], box: Box, time_ms: int,
     cipher: Aes256Gcm | None,
 ) -> tuple[Fragment, ...]:  # fmt: skip
-    encoded = dense_fragment(schema, schema_name, columns, box, time_ms, cipher)
+    encoded = dense_fragment(schema, schema_name, columns, box, new_name(time_ms), cipher)
     put_fragment(store, encoded)
     commit_fragments(store, [encoded.fragment.name])
     return (encoded.fragment,)
@@ -154,15 +162,15 @@ def dense_fragment(
     schema_name: str,
     columns: Mapping[str, Column],
     box: Box,
-    time_ms: int,
+    name: TimestampedName,
     cipher: Aes256Gcm | None,
 ) -> EncodedFragment:
     """One fragment out of the cells of a box in row-major order."""
     cells = prod(shape_of(box))
-    for name, column in columns.items():
+    for attr, column in columns.items():
         if len(column) != cells:
-            raise InvalidRequestError(f"column {name!r} has {len(column)} cells; the region holds {cells}")
+            raise InvalidRequestError(f"column {attr!r} has {len(column)} cells; the region holds {cells}")
     tiled, written = to_tiles(columns, box, schema)
     return encode_dense(
-        new_name(time_ms), schema, schema_name, tiled, box, dense_tile_cells(schema), written, cipher=cipher
+        name, schema, schema_name, tiled, box, dense_tile_cells(schema), written, cipher=cipher
     )

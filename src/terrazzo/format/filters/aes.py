@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from terrazzo.errors import CorruptionError, InvalidRequestError
 from terrazzo.format.datatypes import Datatype
-from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, joined
+from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, few, joined
 from terrazzo.format.wire import Bytes, Cursor
 
 _COUNTS = struct.Struct("<II")
@@ -62,6 +62,7 @@ class Aes256Gcm:
     def decode(self, parts: Parts, element: Element, limit: int) -> Parts:  # noqa: ARG002
         cursor = Cursor(joined(parts.metadata))
         n_metadata, n_data = cursor.unpack(_COUNTS)
+        few(n_metadata + n_data, "encrypted parts")
         entries = list(_ENTRY.iter_unpack(cursor.take((n_metadata + n_data) * _ENTRY.size)))
         cursor.expect_end()
         cipher, data = AESGCM(self.key), Cursor(joined(parts.data))

@@ -142,6 +142,8 @@ def _differs(part: Bytes, unit: int) -> NDArray[np.bool_]:
 def _decode_cells(part: Bytes, size: int, unit: int) -> Bytes:
     if len(part) % (unit + 2):
         raise CorruptionError(f"{len(part)} bytes of runs; a run has {unit + 2}")
+    if not part:  # the unit, of no cell, may be anything
+        return b""
     runs = np.frombuffer(part, _run_type(unit))
     lengths = runs["length"].astype(np.int64)
     n_cells = int(lengths.sum())
