@@ -94,7 +94,7 @@ def _span(name: str, column: Any) -> tuple[Any, Any]:
     if pa.types.is_temporal(column.type):
         column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
     found = pc.min_max(column).as_py()
-    if found["min"] is not None and found["min"] != found["min"]:  # noqa: PLR0124 - NaN
+    if found["min"] is not None and found["min"] != found["min"]:
         raise InvalidRequestError(f"column {name!r} holds NaN, which is no coordinate")
     return found["min"], found["max"]
 

@@ -65,7 +65,7 @@ def test_the_domain_holds_the_data_wherever_in_the_type_they_lie(datatype: str, 
         low, high = schema.dims[0].domain
         assert low <= span[0]
         assert span[1] <= high
-    with pytest.raises(tz.InvalidRequestError, match="column 'x' goes from .* leaves no room in"):
+    with pytest.raises(tz.InvalidRequestError, match=r"column 'x' goes from .* leaves no room in"):
         tz.schema_of({"x": np.array([least, most], datatype), "v": [1, 2]}, "x")
 
 
