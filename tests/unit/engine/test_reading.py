@@ -22,7 +22,19 @@ def line(uri: str, *attrs: tz.Attr, **options: Any) -> tz.Array:
 
 
 def test_every_datatype_has_its_arrow_type(uri: str) -> None:
-    numbers = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "bool"]
+    numbers = [
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float32",
+        "float64",
+        "bool",
+    ]
     attrs = [tz.Attr(name, name) for name in numbers]
     attrs += [tz.Attr(f"dt{unit}", f"datetime_{unit}") for unit in UNITS]
     attrs += [tz.Attr(f"t{unit}", f"time_{unit}") for unit in UNITS[4:]]
@@ -77,7 +89,9 @@ def test_everything_may_be_null(uri: str) -> None:
               tz.Attr("char", "char", values_per_cell=2, nullable=True), tz.Attr("label", "int8", enum="e", nullable=True)]  # fmt: skip
     values |= {"list": [1, 2], "pair": [3, 4], "char": b"ab", "label": "u"}
     a = line(uri, *attrs, enums={"e": ["u"]}, capacity=2)
-    a.write({"x": range(6), **{name: [None, value, None, value, value, None] for name, value in values.items()}})
+    a.write(
+        {"x": range(6), **{name: [None, value, None, value, value, None] for name, value in values.items()}}
+    )
     found = a.read(order="row-major")
 
     for name, value in values.items():
@@ -102,7 +116,8 @@ def cube(uri: str, **options: Any) -> tz.Array:
 
 
 @pytest.mark.parametrize(
-    ("cell_order", "tile_order"), [*itertools.product(["row-major", "col-major"], repeat=2), ("hilbert", "row-major")]
+    ("cell_order", "tile_order"),
+    [*itertools.product(["row-major", "col-major"], repeat=2), ("hilbert", "row-major")],
 )
 def test_rows_come_in_the_order_asked_for(cell_order: str, tile_order: str, uri: str) -> None:
     a = cube(uri, cell_order=cell_order, tile_order=tile_order)
@@ -118,9 +133,13 @@ def test_rows_come_in_the_order_asked_for(cell_order: str, tile_order: str, uri:
     if cell_order != "hilbert":
         tile = -1 if tile_order == "col-major" else 1
         cell = -1 if cell_order == "col-major" else 1
-        tiles = {row: ((row[0] + 20) // 7, int(np.float32(row[2] + 1) / np.float32(0.3)))[::tile] for row in rows}
+        tiles = {
+            row: ((row[0] + 20) // 7, int(np.float32(row[2] + 1) / np.float32(0.3)))[::tile] for row in rows
+        }
         assert in_order("global") == sorted(rows, key=lambda row: (tiles[row], row[::cell]))
-    with pytest.raises(tz.InvalidRequestError, match="order='sideways'; there are row-major, col-major, global"):
+    with pytest.raises(
+        tz.InvalidRequestError, match="order='sideways'; there are row-major, col-major, global"
+    ):
         a.read(order="sideways")
 
 
@@ -142,7 +161,9 @@ def test_columns_come_as_they_are_asked_for(uri: str) -> None:
                 ask(columns)
 
 
-@pytest.mark.parametrize("selection", [{"where": "v < 0"}, {"where": "FALSE"}, {"region": {"x": []}}, {"region": {"s": "nope"}}])
+@pytest.mark.parametrize(
+    "selection", [{"where": "v < 0"}, {"where": "FALSE"}, {"region": {"x": []}}, {"region": {"s": "nope"}}]
+)
 @pytest.mark.parametrize("order", [None, "row-major", "global"])
 def test_results_of_no_rows_keep_their_schema(selection: Any, order: Any, uri: str) -> None:
     a = cube(uri)
@@ -181,7 +202,9 @@ def test_one_cell_is_enough(uri: str) -> None:
 def test_cells_may_be_large(uri: str) -> None:
     text = "é" * 3_000_000
     a = line(uri, tz.Attr("v", "utf8"), tz.Attr("l", "int64", var=True), capacity=2)
-    a.write({"x": [1, 2, 3], "v": ["", text, "a"], "l": pa.array([[], range(500_000), [1]], pa.list_(pa.int64()))})
+    a.write(
+        {"x": [1, 2, 3], "v": ["", text, "a"], "l": pa.array([[], range(500_000), [1]], pa.list_(pa.int64()))}
+    )
     found = a.read(where="x >= 2", order="row-major")
 
     assert found.column("v").to_pylist() == [text, "a"]
@@ -218,7 +241,9 @@ def test_scans_are_readers_that_keep_to_their_memory(uri: str) -> None:
     assert (np.sort(table.column("x").to_numpy()) == np.arange(n)).all()
     assert sum(batch.num_rows for batch in a.scan(where="v < 50", memory=1 << 20)) == 100
     for memory in (0, "lots", None, -5):
-        with pytest.raises(tz.InvalidRequestError, match=r"memory=.* is no size; write bytes, or text such as '256MiB'"):
+        with pytest.raises(
+            tz.InvalidRequestError, match=r"memory=.* is no size; write bytes, or text such as '256MiB'"
+        ):
             a.scan(memory=memory)
 
 
@@ -284,7 +309,10 @@ def test_statistics_and_regions_leave_tiles_out(uri: str) -> None:
     _, store = counting(uri)
     store.reset()
     tz.Array(store, None).explain(where="v > 5")
-    assert not any(request.key.endswith(".tdb") and "__fragment_metadata" not in request.key for request in store.requests)
+    assert not any(
+        request.key.endswith(".tdb") and "__fragment_metadata" not in request.key
+        for request in store.requests
+    )
 
 
 def test_fragments_that_lack_an_attribute_show_its_fill_value(uri: str) -> None:
