@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from terrazzo.engine.buffers import binaries, binary
@@ -121,9 +120,9 @@ _NUMPY: dict[Op, Callable[[Any, Any], Any]] = {
     Op.LT: np.less, Op.LE: np.less_equal, Op.GT: np.greater, Op.GE: np.greater_equal,
     Op.EQ: np.equal, Op.NE: np.not_equal,
 }  # fmt: skip
-_ARROW: dict[Op, Callable[[Any, Any], Any]] = {
-    Op.LT: pc.less, Op.LE: pc.less_equal, Op.GT: pc.greater, Op.GE: pc.greater_equal,
-    Op.EQ: pc.equal, Op.NE: pc.not_equal,
+_ARROW = {
+    Op.LT: "less", Op.LE: "less_equal", Op.GT: "greater", Op.GE: "greater_equal",
+    Op.EQ: "equal", Op.NE: "not_equal",
 }  # fmt: skip
 
 
@@ -175,11 +174,13 @@ def _compare_bytes(
             .cast(pa.binary())
             .cast(pa.large_binary())
         )
+    import pyarrow.compute as pc  # noqa: PLC0415  # takes a while to import, and few need it
+
     if members is not None:
         found = pc.is_in(cells, value_set=binaries(members))
         mask = np.asarray(found.to_numpy(zero_copy_only=False))
         return mask if op is Op.IN else np.asarray(~mask)
-    return np.asarray(_ARROW[op](cells, binary(value)).to_numpy(zero_copy_only=False))
+    return np.asarray(getattr(pc, _ARROW[op])(cells, binary(value)).to_numpy(zero_copy_only=False))
 
 
 # -- predicates and stored conditions ------------------------------------------------------------------
