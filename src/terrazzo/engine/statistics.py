@@ -51,9 +51,10 @@ def add_statistics(
             slot, stored = _number_extremes(slot, stored, column.values, starts, mask)
     total = sum_dtype(datatype, cell_val_num)
     if total is not None:
-        sums = _sums(column.values, starts, mask, total)
-        slot = replace(slot, sums=pack_sums(sums))
-        stored = replace(stored, total=_fold(sums).tobytes())
+        with np.errstate(over="ignore", invalid="ignore"):  # infinities have sums too, NaN for two that differ
+            sums = _sums(column.values, starts, mask, total)
+            slot = replace(slot, sums=pack_sums(sums))
+            stored = replace(stored, total=_fold(sums).tobytes())
     return replace(slot, statistics=stored)
 
 

@@ -57,3 +57,12 @@ def cells(array: tz.Array) -> list:
 def theirs(uri: str) -> list:
     found = Libtiledb().look(uri, tz.open(uri).schema, Window(), [Query(("x", "a"), layout="row-major")])
     return found["cells"][0]["a"]
+
+
+def test_infinities_are_written_without_a_warning(tmp_path):
+    schema = tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "float64"), tz.Attr("b", "float32")], capacity=3)
+    array = tz.create(str(tmp_path / "a"), schema)
+    endless = [float("inf"), float("-inf"), 1.0, 1e308]
+    array.write({"x": range(4), "a": endless, "b": np.array([3e38, float("inf"), float("-inf"), 3e38], "f4")})
+
+    assert numbers(array.read(), "a") == endless
