@@ -131,6 +131,8 @@ class _Binder:
             test = compare_with(field, Op.EQ, value, self.schema)
             if isinstance(test, Test):  # a value that the field cannot hold is in no cell
                 members[test.value] = None
+                if field.datatype.is_float and not any(test.value[:-1]) and test.value[-1] in {0, 0x80}:
+                    members |= dict.fromkeys((test.value[:-1] + b"\0", test.value[:-1] + b"\x80"))  # both zeros
         if not members:
             return _not_null(field) if negated else FALSE
         if len(members) == 1:

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from differential.history import Delete, Query, Test, Window
+from differential.history import Delete, Member, Query, Test, Window
 from differential.libtiledb import Libtiledb
 
 import terrazzo as tz
@@ -66,3 +66,19 @@ def test_infinities_are_written_without_a_warning(tmp_path):
     array.write({"x": range(4), "a": endless, "b": np.array([3e38, float("inf"), float("-inf"), 3e38], "f4")})
 
     assert numbers(array.read(), "a") == endless
+
+
+def test_a_set_holds_both_zeros_and_a_stored_one_only_its_bytes(tmp_path):
+    uri = str(tmp_path / "a")
+    schema = tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "float64")])
+    array = tz.create(uri, schema)
+    zeros = [np.array(zero, "<f8").tobytes() for zero in (0.0, -0.0)]
+    array.write({"x": range(4), "a": [0.0, -0.0, 1.0, 2.0]}, at=10)
+
+    assert numbers(array.read(where="a in (0, 1)"), "a") == numbers(array.read(where="a in (-0.0, 1)"), "a") == [0, 0, 1]
+    Libtiledb().delete(uri, Delete(20, schema, Member(Op.IN, "a", (zeros[0], np.array(2.0, "<f8").tobytes()))))
+    assert str(cells(array.refresh())) == "[-0.0, 1.0]"
+    assert theirs(uri) == [zeros[1], np.array(1.0, "<f8").tobytes()]
+    array.delete("a in (0, 7)", at=30)
+    assert cells(array) == [1.0]
+    assert theirs(uri) == [np.array(1.0, "<f8").tobytes()]
