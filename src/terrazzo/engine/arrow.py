@@ -182,7 +182,8 @@ def from_arrow(array: Any, field: Field, schema: Schema) -> Column:
     if single is not None and field.cell_val_num > 1:
         flat = _cast(array, pa.list_(single, field.cell_val_num), field)
         if nulls:  # the values under a null may be anything, but they must be there
-            flat = flat.fill_null(pa.scalar([0] * field.cell_val_num, flat.type))
+            zero = False if single == pa.bool_() else 0
+            flat = flat.fill_null(pa.scalar([zero] * field.cell_val_num, flat.type))
         values = _number_values(flat.flatten(), field.datatype)
         return Column(values.reshape(-1, field.cell_val_num), None, validity)
     if single is not None:

@@ -82,3 +82,14 @@ def test_a_set_holds_both_zeros_and_a_stored_one_only_its_bytes(tmp_path):
     array.delete("a in (0, 7)", at=30)
     assert cells(array) == [1.0]
     assert theirs(uri) == [np.array(1.0, "<f8").tobytes()]
+
+
+@pytest.mark.parametrize("datatype", ["bool", "int8", "datetime64[D]", "datetime64[us]", "timedelta64[s]", "float32"])
+def test_a_null_stands_for_several_values_of_any_type(tmp_path, datatype):
+    attr = tz.Attr("a", datatype, values_per_cell=2, nullable=True)
+    array = tz.create(str(tmp_path / "a"), tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [attr]))
+    single = tz.open(str(tmp_path / "a")).read().schema.field("a").type.value_type
+    array.write({"x": [1, 2], "a": pa.array([[1, 0] if datatype != "bool" else [True, False], None], pa.list_(single, 2))})
+
+    assert numbers(array.read(), "a")[1] is None
+    assert len(numbers(array.read(), "a")[0]) == 2
