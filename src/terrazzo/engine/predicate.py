@@ -148,6 +148,10 @@ def _compare_numbers(
     dtype = field.datatype.dtype
     if members is not None:
         wanted = np.array([number_of(member, field) for member in members], dtype)
+        if dtype.kind == "f":
+            # Quirk: libtiledb looks floats up by their bytes, so a set holds 0.0 without -0.0, and NaN.
+            bits = f"<u{dtype.itemsize}"
+            values, wanted = np.ascontiguousarray(values).view(bits), wanted.view(bits)
         mask = np.isin(values, wanted)
         return mask if op is Op.IN else ~mask
     return np.asarray(_NUMPY[op](values, dtype.type(number_of(value, field))))
