@@ -29,7 +29,7 @@ def _library() -> ctypes.CDLL:
     return ctypes.CDLL(str(found[0]))
 
 
-class _Session:
+class Session:
     """A context with updates allowed; frees what it made."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
@@ -109,7 +109,7 @@ def write_update(
 
     With `kind=DELETE` and no assignments it is a delete.
     """
-    session = _Session({"sm.allow_updates_experimental": "true", **(config or {})})
+    session = Session({"sm.allow_updates_experimental": "true", **(config or {})})
     try:
         array = session.make("array", str(uri).encode())
         if timestamp is not None:
