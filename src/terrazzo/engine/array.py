@@ -1,6 +1,7 @@
 """The object users hold. Every method is a few lines that call the engine."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from terrazzo.engine.clock import FOREVER, instant, now_ms
@@ -11,10 +12,11 @@ from terrazzo.engine.keys import as_cipher
 from terrazzo.engine.metadata import Entries, Metadata, load_entries, put_entries
 from terrazzo.engine.plan import Request, parse_size
 from terrazzo.engine.request import make_request
-from terrazzo.engine.session import next_time, with_fragments
+from terrazzo.engine.session import next_time, reaching, with_fragments
 from terrazzo.engine.snapshot import Window, list_array, take_snapshot
 from terrazzo.engine.view import View
 from terrazzo.errors import ArrayExistsError, InvalidRequestError
+from terrazzo.format import keys
 from terrazzo.format.attribute import Attr
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.schema import Schema
@@ -24,17 +26,22 @@ from terrazzo.storage.base import Store
 Options = Mapping[str, str]
 
 
-def create(uri: str, schema: Schema, *, key: Any = None, storage_options: Options | None = None) -> "Array":
-    """Make an empty array. An array that is there already is left as it is, and that is an error."""
+def create(
+    uri: str, schema: Schema, *, key: Any = None, storage_options: Options | None = None, at: object = None
+) -> "Array":
+    """Make an empty array. An array that is there already is left as it is, and that is an error. `at` backdates
+    the schema, for histories that begin in the past."""
     if not isinstance(schema, Schema):
         raise InvalidRequestError(f"schema={schema!r}; a terrazzo.Schema is expected")
     store, cipher = open_store(str(uri), storage_options), as_cipher(key)
     listed = list_array(store)
     if listed.is_array:
         raise ArrayExistsError(f"there is an array at {store.uri} already; open it, or choose another place")
-    if listed.root or listed.root_folders:
+    # What a create that was cut short leaves behind is no obstacle to the next one.
+    if listed.root or set(listed.root_folders) - {keys.SCHEMA_FOLDER}:
         raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
-    put_schema(store, schema, now_ms(), cipher)
+    # Enumerations of another array have their files there: here they get files of their own.
+    put_schema(store, replace(schema, enum_files={}), now_ms() if at is None else instant(at), cipher)
     return open_array(uri, key=key, storage_options=storage_options)
 
 
@@ -73,14 +80,17 @@ class Array:
         """Look again: what others committed since becomes visible. An array opened `at` an instant stays there."""
         # Commits of this process may be stamped a little ahead of the clock: none of them is left out.
         ahead = self._view.snapshot.window.at_ms if hasattr(self, "_view") and self._at is None else 0
-        at_ms = max(now_ms(), ahead) if self._at is None else self._at
-        snapshot = take_snapshot(self._store, Window(self._since, at_ms), self._cipher)
+        self._look(max(now_ms(), ahead) if self._at is None else self._at)
+        return self
+
+    def _look(self, at_ms: int) -> None:
+        known = self._view.snapshot if hasattr(self, "_view") else None
+        snapshot = take_snapshot(self._store, Window(self._since, at_ms), self._cipher, known)
         self._view = (
             self._view.following(snapshot)
             if hasattr(self, "_view")
             else View(self._store, snapshot, self._cipher)
         )
-        return self
 
     # -- what it is -----------------------------------------------------------------------------------
 
@@ -100,9 +110,9 @@ class Array:
     @property
     def meta(self) -> Metadata:
         """Key-value metadata, as a dict."""
-        snapshot = self._view.snapshot
         return Metadata(
-            lambda: load_entries(self._store, snapshot.metadata_names, self._cipher), self._put_metadata
+            lambda: load_entries(self._store, self._view.snapshot.metadata_names, self._cipher),
+            self._put_metadata,
         )
 
     def _put_metadata(self, entries: Entries) -> None:
@@ -142,8 +152,8 @@ class Array:
     def scan(
         self, columns: Sequence[str] | None = None, where: str | None = None, region: Mapping[str, Any] | None = None,
         memory: int | str = "1GiB",
-    ) -> Iterator[Any]:  # fmt: skip
-        """Cells as record batches, in no particular order, with a bound on the memory in use."""
+    ) -> Any:  # fmt: skip
+        """Cells as a pyarrow.RecordBatchReader, in no particular order, with a bound on the memory in use."""
         from terrazzo.engine.reading import scan_batches  # noqa: PLC0415
 
         return scan_batches(self._view, self._request(columns, where, region, None), parse_size(memory))
@@ -192,11 +202,17 @@ class Array:
 
     # -- writing --------------------------------------------------------------------------------------
 
-    def write(self, data: Any, *, at: object = None, region: Mapping[str, Any] | None = None) -> None:
-        """Write cells under one commit. Sparse: any order, any size, Arrow, pandas, polars or a dict of arrays.
-        Dense: a dict of blocks, one value per cell of the region, or of the whole domain."""
-        from terrazzo.engine.write import write_dense, write_sparse  # noqa: PLC0415
+    def write(
+        self, data: Any, *, at: object = None, region: Mapping[str, Any] | None = None,
+        fragment_size: int | str | None = None,
+    ) -> None:  # fmt: skip
+        """Write cells under one commit. Sparse: any order, any size, Arrow, pandas, polars or a dict of arrays; batches
+        are gathered until they hold `fragment_size` (1 GiB), and then become a fragment.
+        Dense: a dict of blocks, one value per cell of the region, or of the whole domain; or columns with the
+        coordinates of all cells of a box."""
+        from terrazzo.engine.write import FRAGMENT_SIZE, write_dense, write_sparse  # noqa: PLC0415
 
+        size = FRAGMENT_SIZE if fragment_size is None else parse_size(fragment_size, "fragment_size")
         time_ms = self._next_time(at)
         snapshot = self._view.snapshot
         if self.schema.sparse:
@@ -205,7 +221,7 @@ class Array:
                     "region is for dense arrays: the cells of a sparse one bring coordinates"
                 )
             written = write_sparse(
-                self._store, self.schema, snapshot.schema_name, data, time_ms, self._cipher
+                self._store, self.schema, snapshot.schema_name, data, time_ms, self._cipher, size
             )
         else:
             columns, box = self._dense_input(data, region)
@@ -215,41 +231,30 @@ class Array:
         self._view = with_fragments(self._view, written)
 
     def _dense_input(self, data: Any, region: Mapping[str, Any] | None) -> tuple[dict[str, Column], Any]:
-        from terrazzo.engine.dense import check_box  # noqa: PLC0415
-        from terrazzo.engine.reading import dense_boxes  # noqa: PLC0415
+        from terrazzo.engine.dense import one_box, placed  # noqa: PLC0415
         from terrazzo.engine.region import parse_region  # noqa: PLC0415
-        from terrazzo.engine.tables import as_batches, columns_of  # noqa: PLC0415
+        from terrazzo.engine.tables import as_table, columns_of  # noqa: PLC0415
 
-        boxes = dense_boxes(parse_region(region, self.schema), self.schema)
-        if len(boxes) != 1:
-            raise InvalidRequestError(
-                "a dense write fills one box: give one range per dimension, inside the domain"
-            )
-        asked = {dim.name: (region or {}).get(dim.name) for dim in self.schema.dims}
-        for (low, high), dim in zip(boxes[0], self.schema.dims, strict=True):
-            ranges = parse_region({dim.name: asked[dim.name]}, self.schema).ranges[
-                self.schema.dims.index(dim)
-            ]
-            if ranges is not None and ranges[0] != (low, high):
-                check_box(
-                    tuple(
-                        ranges[0] if d is dim else b for d, b in zip(self.schema.dims, boxes[0], strict=True)
-                    ),
-                    self.schema,
-                )
-        names = [attr.name for attr in self.schema.attrs]
-        (table,) = as_batches(self._blocks(data, boxes[0]))
-        return columns_of(table, self.schema, names), boxes[0]
+        box = one_box(parse_region(region, self.schema), self.schema)
+        table = as_table(self._blocks(data, box), self.schema)
+        if table is None:
+            raise InvalidRequestError("there are no cells to write")
+        attrs, dims = [attr.name for attr in self.schema.attrs], [dim.name for dim in self.schema.dims]
+        if region is None and set(dims) <= set(table.schema.names):
+            return placed(columns_of(table, self.schema, [*dims, *attrs]), self.schema)
+        return columns_of(table, self.schema, attrs), box
 
     def _blocks(self, data: Any, box: Any) -> Any:
         """Blocks as flat columns."""
-        from terrazzo.engine.slicing import flat_cells  # noqa: PLC0415
+        from terrazzo.engine.slicing import flat_cells, is_block  # noqa: PLC0415
 
         attrs = {attr.name: attr for attr in self.schema.attrs}
         if not isinstance(data, Mapping):
-            if len(attrs) != 1 or hasattr(data, "__arrow_c_stream__") or hasattr(data, "schema"):
+            if len(attrs) != 1 or not is_block(data):
                 return data
             data = {next(iter(attrs)): data}
+        if any(dim.name in data for dim in self.schema.dims):
+            return data
         return {
             name: flat_cells(value, attrs[name], box) if name in attrs else value
             for name, value in data.items()
@@ -266,7 +271,7 @@ class Array:
         """Delete the cells that match an SQL condition, under one commit."""
         from terrazzo.engine.delete import delete  # noqa: PLC0415
 
-        self._view.snapshot.require_sound()
+        self._look_again()
         self._view = delete(self._view, self._where(where), self._next_time(at))
 
     def update(
@@ -282,7 +287,7 @@ class Array:
         from terrazzo.engine.predicate import TRUE  # noqa: PLC0415
         from terrazzo.engine.update import cell_values, update  # noqa: PLC0415
 
-        self._view.snapshot.require_sound()
+        self._look_again()
         predicate = TRUE if where is None else self._where(where)
         stored = cell_values(values, self.schema)
         self._view = update(self._view, stored, predicate, self._next_time(at), portable=portable)
@@ -313,19 +318,102 @@ class Array:
         force: bool = False, at: object = None,
     ) -> None:  # fmt: skip
         """Add or drop attributes, extend enumerations, expand the current domain. Nothing is rewritten."""
+        self._look_again()
         self._view = evolve(
             self._view, self._next_time(at), add=add, drop=drop, extend_enum=extend_enum, add_enum=add_enum,
             expand_domain=expand_domain, force=force,
         )  # fmt: skip
+
+    # -- maintenance ----------------------------------------------------------------------------------
+
+    def consolidate(
+        self, *, purge: bool = False, max_fragment_size: int | str | None = None, memory: int | str = "1GiB",
+        fragments: Sequence[str] | None = None, min_fragments: int = 2, max_fragments: int | None = None,
+        size_ratio: float = 0.0, steps: int | None = None, amplification: float = 1.0, since: object = None,
+        until: object = None, runner: Any = None, progress: Any = None, dry_run: bool = False,
+    ) -> Any:  # fmt: skip
+        """Bring fragments together; every instant reads as before, unless `purge` drops what is not shown now.
+        `dry_run` gives the plan of the first step and changes nothing."""
+        from terrazzo.engine.maintain import consolidate  # noqa: PLC0415
+        from terrazzo.engine.select import Selection  # noqa: PLC0415
+
+        selection = Selection(
+            min_fragments, max_fragments, size_ratio, steps, amplification,
+            0 if since is None else instant(since, "since"), FOREVER if until is None else instant(until, "until"),
+        )  # fmt: skip
+        size = None if max_fragment_size is None else parse_size(max_fragment_size, "max_fragment_size")
+        done = consolidate(
+            self._everything(), selection, fragments=fragments, purge=purge, memory=parse_size(memory),
+            max_fragment_size=size, runner=runner, progress=progress, dry_run=dry_run,
+        )  # fmt: skip
+        if not dry_run:
+            self.refresh()
+        return done
+
+    def consolidate_commits(self) -> None:
+        """All commit files into one, so that an open lists and reads few."""
+        from terrazzo.engine.compact import consolidate_commits  # noqa: PLC0415
+
+        self._require_writable()
+        consolidate_commits(self._view)
+
+    def consolidate_fragment_metadata(self) -> None:
+        """The footers of all fragments into one file, so that an open need not visit each fragment."""
+        from terrazzo.engine.compact import consolidate_fragment_metadata  # noqa: PLC0415
+
+        self._require_writable()
+        consolidate_fragment_metadata(self._view)
+
+    def consolidate_metadata(self) -> None:
+        """All metadata files into one."""
+        from terrazzo.engine.compact import consolidate_metadata  # noqa: PLC0415
+
+        self._require_writable()
+        consolidate_metadata(self._view)
+        self.refresh()
+
+    def vacuum(self, *, retain: int | str = "7d", dry_run: bool = False) -> Any:
+        """Remove what consolidation replaced, and what crashed writers left, if older than `retain`."""
+        from terrazzo.engine.vacuum import parse_age, vacuum  # noqa: PLC0415
+
+        self._require_writable()
+        report = vacuum(self._view, retain_ms=parse_age(retain), dry_run=dry_run)
+        if not dry_run:
+            self.refresh()
+        return report
+
+    def _everything(self) -> View:
+        """All that is committed, whatever its time."""
+        self._require_writable()
+        snapshot = take_snapshot(self._store, Window(0, FOREVER), self._cipher)
+        return self._view.following(snapshot)
 
     def _where(self, where: str) -> Any:
         from terrazzo.engine.where import parse_where  # noqa: PLC0415
 
         return parse_where(where, self.schema)
 
-    def _next_time(self, at: object) -> int:
+    def _look_again(self) -> None:
+        """Before a change that depends on what is there: an older view lacks cells that others wrote since, and
+        would bring back those that they replaced. The change will be the newest of all, so everything counts
+        that is there, also what other clocks stamped ahead of this one."""
+        self._require_writable()
+        if self._since:
+            raise InvalidRequestError(
+                f"this array is opened since {self._since} and shows a part of its cells; open it without since= "
+                f"to change it"
+            )
+        present = max(now_ms(), self._view.snapshot.window.at_ms)
+        self._look(FOREVER)
+        self._view = reaching(self._view, max(present, self._view.snapshot.newest_ms))
+        self._view.snapshot.require_sound()
+
+    def _require_writable(self) -> None:
         if self._at is not None and self._at != FOREVER:
             raise InvalidRequestError(
                 f"this array is opened at {self._at} and cannot be written; open it without at="
             )
+
+    def _next_time(self, at: object) -> int:
+        self._require_writable()
         return next_time(self._view.snapshot, at)

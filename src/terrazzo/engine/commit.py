@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from terrazzo.engine.clock import new_name
+from terrazzo.engine.clock import new_name, reach
 from terrazzo.engine.encode import EncodedFragment
 from terrazzo.format.commits import Commit
 from terrazzo.format.filters.aes import Aes256Gcm
@@ -24,6 +24,7 @@ def put_fragment(store: Store, encoded: EncodedFragment) -> None:
 def commit_fragments(store: Store, names: Sequence[TimestampedName]) -> None:
     """One `.wrt` for one fragment, one `.con` for several: all of them appear, or none."""
     if len(names) == 1:
+        reach(names[0].end_ms)
         store.put(commit_key(names[0], CommitKind.WRITE), b"")
     elif names:
         commit_records(store, [WriteRecord(name) for name in names])
@@ -34,6 +35,7 @@ def commit_condition(
 ) -> Commit:
     """A `.del` or `.upd`."""
     commit = Commit(name, kind)
+    reach(name.end_ms)
     store.put(commit.key, pack_generic_tile(body, cipher))
     return commit
 
@@ -45,6 +47,7 @@ def commit_records(store: Store, records: Sequence[Record]) -> TimestampedName:
         max(record.name.end_ms for record in records),
         WRITTEN,
     )
+    reach(name.end_ms)
     store.put(commit_key(name, CommitKind.CONSOLIDATED), pack_con(records))
     return name
 

@@ -24,7 +24,7 @@ from terrazzo.engine.predicate import (
     to_condition,
 )
 from terrazzo.engine.region import everything
-from terrazzo.engine.session import reaching, with_change
+from terrazzo.engine.session import check_names, reaching, with_change
 from terrazzo.engine.snapshot import StoredCondition
 from terrazzo.engine.sparse import joined, scan_columns
 from terrazzo.engine.view import View
@@ -52,6 +52,7 @@ def plan_delete(view: View, where: Predicate, time_ms: int) -> Removal:
         raise InvalidRequestError(
             "a dense array has a value in every cell: write its fill value instead of deleting"
         )
+    check_names(view, fields_of(where), time_ms)
     _check_fragments(view, where, time_ms)
     _check_characters(view, where)
     body = DeleteCommit.of(to_condition(where, view.schema))
@@ -72,7 +73,9 @@ def _check_fragments(view: View, where: Predicate, time_ms: int) -> None:
 
 def _check_characters(view: View, where: Predicate) -> None:
     match where:
-        case Test(op, name) if op in {Op.LT, Op.LE, Op.GT, Op.GE} and compares_first_only(view.schema.field(name)):
+        case Test(op, name) if op in {Op.LT, Op.LE, Op.GT, Op.GE} and compares_first_only(
+            view.schema.field(name)
+        ):
             raise InvalidRequestError(
                 f"{name!r} is CHAR of a fixed length, and of those libtiledb compares the first character only; "
                 f"delete with = or IN instead"
@@ -87,13 +90,13 @@ def _spared(view: View, where: Predicate, body: DeleteCommit, time_ms: int) -> d
     tested = [view.schema.field(name) for name in fields_of(where)]
     if not any((isinstance(field, Attr) and field.nullable) or field.datatype.is_float for field in tested):
         return None
-    seen = reaching(view, max(time_ms, view.snapshot.window.at_ms))
+    seen = reaching(view, time_ms)
     request = Request(tuple(field.name for field in view.schema.fields), everything(view.schema))
     found = []
     for task in plan_scan(seen, request, _TASK).tasks:
         for columns in scan_columns(seen, request, task):
             n = len(next(iter(columns.values())))
-            hit = stored_hits(body.condition, columns, frozenset(), view.schema, n)
+            hit = stored_hits(body.condition, columns, view.schema, n)
             spared = hit & ~evaluate(where, columns, view.schema, n)
             if spared.any():
                 found.append({name: column.filter(spared) for name, column in columns.items()})

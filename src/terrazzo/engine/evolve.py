@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from terrazzo.engine.clock import new_name, unique
-from terrazzo.engine.view import View
+import numpy as np
+
+from terrazzo.engine.clock import new_name, reach, unique
+from terrazzo.engine.view import View, same_cells
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format import keys
 from terrazzo.format.attribute import Attr
@@ -13,6 +15,7 @@ from terrazzo.format.current_domain import as_current_domain
 from terrazzo.format.enumeration import Enumeration
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.generic_tile import pack_generic_tile
+from terrazzo.format.keys import TimestampedName
 from terrazzo.format.schema import Schema
 from terrazzo.format.versions import WRITTEN
 from terrazzo.storage.base import Store
@@ -20,6 +23,7 @@ from terrazzo.storage.base import Store
 
 def put_schema(store: Store, schema: Schema, time_ms: int, cipher: Aes256Gcm | None) -> tuple[str, Schema]:
     """Store a schema and the enumerations that it has and no file has yet; the schema's own put comes last."""
+    _check_labels(schema)
     files = dict(schema.enum_files)
     for name, enum in schema.enums.items():
         if name not in files:
@@ -28,8 +32,21 @@ def put_schema(store: Store, schema: Schema, time_ms: int, cipher: Aes256Gcm | N
             files[name] = file
     stored = replace(schema, enum_files=files, version=WRITTEN)
     name = str(new_name(time_ms, version=None))
+    reach(time_ms)
     store.put(keys.schema_key(name), pack_generic_tile(stored.pack(), cipher))
     return name, stored
+
+
+def _check_labels(schema: Schema) -> None:
+    """That every attribute can count the labels of its enumeration."""
+    for attr in schema.attrs:
+        if attr.enum in schema.enums:
+            most, n = int(np.iinfo(attr.datatype.dtype).max) + 1, len(schema.enums[attr.enum])
+            if n > most:
+                raise InvalidRequestError(
+                    f"{attr.name!r} is {attr.datatype.name} and counts up to {most} labels; "
+                    f"{attr.enum!r} would have {n}"
+                )
 
 
 def evolve(
@@ -39,6 +56,11 @@ def evolve(
 ) -> View:  # fmt: skip
     """The view after the change; fragments keep the schema that they were written with."""
     schema = view.schema
+    newest = TimestampedName.parse(view.snapshot.schema_name)
+    if newest is not None and time_ms <= newest.end_ms:
+        raise InvalidRequestError(
+            f"at={time_ms} is not after the present schema, which is of {newest.end_ms}; nobody would see the change"
+        )
     enums, files = dict(schema.enums), dict(schema.enum_files)
     for name, values in (add_enum or {}).items():
         if name in enums:
@@ -54,6 +76,7 @@ def evolve(
     for attr in add:
         if schema.has(attr.name):
             raise InvalidRequestError(f"there is a field {attr.name!r} already")
+        _check_meaning(view, attr)
         attrs.append(attr)
     for name in drop:
         schema.attr(name)
@@ -79,6 +102,18 @@ def _check_untested(view: View, name: str) -> None:
             )
 
 
+def _check_meaning(view: View, attr: Attr) -> None:
+    """A condition that tests a dropped attribute would test the new one of that name, with bytes of another type."""
+    for condition in view.snapshot.conditions:
+        if attr.name in condition.body.condition.fields:
+            then = {old.name: old for old in view.snapshot.schema_at(condition.time_ms).attrs}
+            if not same_cells(attr, then.get(attr.name)):
+                raise InvalidRequestError(
+                    f"{condition.marker} tests an attribute {attr.name!r} of another type, which was dropped since; "
+                    f"choose another name"
+                )
+
+
 def _expanded(schema: Schema, wanted: Mapping[str, Any] | None) -> Any:
     if not wanted:
         return schema.current_domain
@@ -87,12 +122,13 @@ def _expanded(schema: Schema, wanted: Mapping[str, Any] | None) -> Any:
     current = schema.current_domain
     if current is None:
         raise InvalidRequestError("the array has no current domain: it is as large as its domain")
-    ranges: dict[str, Any] = {}
-    for dim, (low, high) in zip(schema.dims, current, strict=True):
-        new = wanted.get(dim.name, (low, high))
-        if new[0] > low or new[1] < high:
+    ranges = {
+        dim.name: wanted.get(dim.name, bounds) for dim, bounds in zip(schema.dims, current, strict=True)
+    }
+    expanded: Any = as_current_domain(ranges, schema.dims)
+    for dim, (low, high), (first, last) in zip(schema.dims, current, expanded, strict=True):
+        if first > low or last < high:
             raise InvalidRequestError(
                 f"the current domain of {dim.name!r} is {low!r} to {high!r} and can only grow"
             )
-        ranges[dim.name] = tuple(new)
-    return as_current_domain(ranges, schema.dims)
+    return expanded

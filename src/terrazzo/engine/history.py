@@ -4,7 +4,7 @@ Deletes follow libtiledb to the letter, since both must agree on the same file. 
 NaN matches nothing, and an attribute that a fragment lacks counts as its fill value.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.engine.columns import Column, Mask
-from terrazzo.engine.predicate import compare, compares_first_only, evaluate, of_condition
+from terrazzo.engine.predicate import compare, compares_first_only, evaluate, fields_of, of_condition
 from terrazzo.engine.snapshot import StoredCondition
-from terrazzo.errors import CorruptionError
+from terrazzo.errors import CorruptionError, FormatError
 from terrazzo.format.attribute import Attr
 from terrazzo.format.commits import DeleteCommit, UpdateCommit
 from terrazzo.format.condition import Combination, Compare, Condition, Op
@@ -73,7 +73,7 @@ def apply(
     recorded = origin.delete_conditions
     if origin.delete_times is not None and recorded is not None:
         alive &= ~_gone(origin, {c.marker for c in conditions}, at_ms)
-    missing = set(origin.missing)
+    missing: dict[str, Mask] = {name: np.ones(n, bool) for name in origin.missing}
     for condition in conditions:
         if condition.time_ms > at_ms:
             continue
@@ -82,20 +82,36 @@ def apply(
         index = markers.get(condition.marker)
         if index is not None and recorded is not None:
             found = ~touched & (recorded == np.uint64(index))
-            candidates &= touched | found  # the others were judged when the fragment was consolidated
+            told = found
+            if isinstance(condition.body, UpdateCommit) and condition.time_ms == at_ms:
+                # The version that our consolidation made of the cell begins one millisecond from now.
+                assert origin.delete_times is not None
+                told = found | ((recorded == NEVER) & (origin.delete_times == np.uint64(at_ms + 1)))
+            candidates &= touched | told  # the others were judged when the fragment was consolidated
         if not candidates.any():
             continue
-        if isinstance(condition.body, DeleteCommit):
-            hit = candidates & (found | ~_kept(condition.body.condition, columns, missing, schema, n))
-            alive &= ~hit
-        else:
-            wanted = of_condition(condition.body.matches)
-            hit = candidates & evaluate(wanted, columns, schema, n)
+        try:
+            if isinstance(condition.body, DeleteCommit):
+                hit = candidates & (found | ~_kept(condition.body.condition, columns, missing, schema, n))
+                alive &= ~hit
+                continue
+            hit = candidates & _changed(condition.body, columns, schema, n)
             if hit.any():
-                columns = _assign(columns, hit, condition, schema)
-                missing -= {assignment.attr for assignment in condition.body.assignments}
+                columns = assign_update(columns, hit, condition.body, schema)
+                for assignment in condition.body.assignments:
+                    if assignment.attr in missing:
+                        missing[assignment.attr] = missing[assignment.attr] & ~hit
                 touched |= hit
+        except FormatError as problem:
+            raise problem.at_key(condition.marker) from None
     return columns, alive
+
+
+def _changed(update: UpdateCommit, columns: dict[str, Column], schema: Schema, n: int) -> Mask:
+    wanted = of_condition(update.matches)
+    if unknown := fields_of(wanted) - columns.keys():
+        raise CorruptionError(f"an update tests {sorted(unknown)}, which the array never had")
+    return evaluate(wanted, columns, schema, n)
 
 
 def _gone(origin: Origin, known: set[str], at_ms: int) -> Mask:
@@ -115,7 +131,11 @@ def _gone(origin: Origin, known: set[str], at_ms: int) -> Mask:
     return np.asarray(due & ((origin.delete_conditions == NEVER) | by_lost))
 
 
-def _kept(node: Condition, columns: dict[str, Column], missing: set[str], schema: Schema, n: int) -> Mask:
+Missing = Mapping[str, Mask]
+"""The cells that lack an attribute: all of a fragment written without it, save those that an update gave it to."""
+
+
+def _kept(node: Condition, columns: dict[str, Column], missing: Missing, schema: Schema, n: int) -> Mask:
     """Where a stored delete condition is true: the cells that stay.
 
     # Quirk: a test of an attribute that the fragment lacks is false of every cell, and under an OR it also
@@ -123,7 +143,9 @@ def _kept(node: Condition, columns: dict[str, Column], missing: set[str], schema
     """
     if isinstance(node, Compare):
         if node.field in missing:
-            return np.zeros(n, bool)
+            held = ~missing[node.field]
+            others = {name: cells for name, cells in missing.items() if name != node.field}
+            return held & _kept(node, columns, others, schema, n) if held.any() else held
         if node.op in {Op.ALWAYS_TRUE, Op.ALWAYS_FALSE}:
             return np.full(n, node.op is Op.ALWAYS_TRUE)
         if not schema.has(node.field):
@@ -145,26 +167,28 @@ def _kept(node: Condition, columns: dict[str, Column], missing: set[str], schema
     mask = _kept(children[0], columns, missing, schema, n)
     for child in children[1:]:
         if node.combination is Combination.OR and isinstance(child, Compare) and child.field in missing:
-            mask = np.zeros(n, bool)
-            continue
+            mask = mask & ~missing[child.field]
         other = _kept(child, columns, missing, schema, n)
         mask = mask & other if node.combination is Combination.AND else mask | other
     return mask
 
 
 def stored_hits(
-    condition: Condition, columns: dict[str, Column], missing: frozenset[str], schema: Schema, n: int
+    condition: Condition,
+    columns: dict[str, Column],
+    schema: Schema,
+    n: int,
+    missing: frozenset[str] = frozenset(),
 ) -> Mask:
-    """The cells that a delete stored with this condition removes."""
-    return ~_kept(condition, columns, set(missing), schema, n)
+    """The cells that a delete stored with this condition removes; `missing` are attributes that none of them has."""
+    return ~_kept(condition, columns, {name: np.ones(n, bool) for name in missing}, schema, n)
 
 
-def _assign(
-    columns: dict[str, Column], hit: Mask, condition: StoredCondition, schema: Schema
+def assign_update(
+    columns: dict[str, Column], hit: Mask, update: UpdateCommit, schema: Schema
 ) -> dict[str, Column]:
-    assert isinstance(condition.body, UpdateCommit)
     changed = dict(columns)
-    for assignment in condition.body.assignments:
+    for assignment in update.assignments:
         if assignment.attr not in columns or not any(a.name == assignment.attr for a in schema.attrs):
             continue  # not asked for, or dropped since
         attr = schema.attr(assignment.attr)
@@ -175,8 +199,7 @@ def _assign(
             expected = attr.datatype.size * (1 if attr.is_var else attr.cell_val_num)
             if (len(value) % expected) if attr.is_var else len(value) != expected:
                 raise CorruptionError(
-                    f"assigns {len(value)} bytes to {attr.name!r}, whose cells have {expected}",
-                    key=condition.marker,
+                    f"assigns {len(value)} bytes to {attr.name!r}, whose cells have {expected}"
                 )
         changed[attr.name] = columns[attr.name].assign(hit, value, attr.datatype)
     return changed

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
-from terrazzo.engine.clock import new_name
+from terrazzo.engine.clock import new_name, reach
 from terrazzo.engine.snapshot import parallel
-from terrazzo.errors import FormatError
+from terrazzo.errors import ConflictError, FormatError, MissingObjectError
 from terrazzo.format import keys
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.generic_tile import pack_generic_tile, unpack_generic_tile
@@ -24,6 +24,8 @@ def load_entries(store: Store, names: tuple[TimestampedName, ...], cipher: Aes25
         key = keys.metadata_key(name)
         try:
             return MetadataFile.unpack(unpack_generic_tile(store.get(key), cipher)).entries
+        except MissingObjectError:
+            raise ConflictError(f"{store.uri}/{key} was removed since; open again") from None
         except FormatError as problem:
             raise problem.at_key(f"{store.uri}/{key}") from None
 
@@ -35,6 +37,7 @@ def load_entries(store: Store, names: tuple[TimestampedName, ...], cipher: Aes25
 
 def put_entries(store: Store, entries: Entries, time_ms: int, cipher: Aes256Gcm | None) -> TimestampedName:
     name = new_name(time_ms, version=None)
+    reach(time_ms)
     store.put(keys.metadata_key(name), pack_generic_tile(MetadataFile(entries).pack(), cipher))
     return name
 

@@ -7,9 +7,10 @@ in the window, and a footer for each visible fragment that no `.meta` tells of.
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from terrazzo.engine.fragments import Fragment, load_fragment, of_footer
+from terrazzo.engine.fragments import Fragment, UnknownSchemaError, load_fragment, of_footer
 from terrazzo.errors import (
     ArrayNotFoundError,
     ConflictError,
@@ -26,6 +27,7 @@ from terrazzo.format.keys import CommitKind, TimestampedName
 from terrazzo.format.ledgers import (
     ConsolidatedFooters,
     DeleteRecord,
+    Merge,
     UpdateRecord,
     WriteRecord,
     salvage_con,
@@ -105,6 +107,9 @@ class Ledger:
     payloads: Mapping[str, bytes]  # conditions that stand in a .con, by marker
     conditions: tuple[Commit, ...]  # every .del and .upd, loose or not, each once
     superseded: tuple[tuple[TimestampedName, tuple[str, ...]], ...]  # each .vac, and the fragments it names
+    merges: tuple[
+        tuple[str, Merge], ...
+    ] = ()  # by key: consolidations that were not finished, or are at work
     problems: tuple[FormatError, ...] = ()
 
 
@@ -128,9 +133,14 @@ class Snapshot:
     def schema_of(self, fragment: Fragment) -> Schema:
         return self.schemas[fragment.schema_name]
 
+    def schema_at(self, at_ms: int) -> Schema:
+        """The schema in force at an instant."""
+        return self.schemas[current_schema(self.schemas, at_ms)]
+
     def with_fragments(self, *added: Fragment) -> "Snapshot":
-        """This snapshot and what its holder has committed since."""
+        """This snapshot and what its holder has committed since, as far as it lies in the window."""
         latest = max(fragment.name.end_ms for fragment in added)
+        added = tuple(fragment for fragment in added if fragment.name.end_ms >= self.window.since_ms)
         return replace(
             self,
             window=replace(self.window, at_ms=max(self.window.at_ms, latest)),
@@ -166,12 +176,18 @@ class Snapshot:
         )
 
 
-def take_snapshot(store: Store, window: Window, cipher: Aes256Gcm | None) -> Snapshot:
-    """The array between two instants. A file that a vacuum removes meanwhile costs another try, not an error."""
+def take_snapshot(
+    store: Store, window: Window, cipher: Aes256Gcm | None, known: Snapshot | None = None
+) -> Snapshot:
+    """The array between two instants. A file that a vacuum removes meanwhile, or a schema that is put between one
+    listing and the next, costs another try and is no error.
+
+    What an earlier snapshot has read already is not read again: no file ever changes.
+    """
     for attempt in range(_ATTEMPTS):
         try:
-            return _snapshot(store, window, cipher)
-        except (MissingObjectError, ConflictError) as problem:
+            return _snapshot(store, window, cipher, known, last=attempt == _ATTEMPTS - 1)
+        except (MissingObjectError, ConflictError, UnknownSchemaError) as problem:
             if attempt == _ATTEMPTS - 1:
                 if isinstance(problem, MissingObjectError):
                     raise ConflictError(f"{problem}; the array is changing: open it again") from None
@@ -179,17 +195,21 @@ def take_snapshot(store: Store, window: Window, cipher: Aes256Gcm | None) -> Sna
     raise AssertionError
 
 
-def _snapshot(store: Store, window: Window, cipher: Aes256Gcm | None) -> Snapshot:
+def _snapshot(
+    store: Store, window: Window, cipher: Aes256Gcm | None, known: Snapshot | None, *, last: bool
+) -> Snapshot:
     listed = list_array(store)
     if not listed.is_array:
         raise ArrayNotFoundError(_not_an_array(store, listed))
-    schemas = load_schemas(store, listed, cipher)
+    schemas = load_schemas(store, listed, cipher, known.schemas if known else {})
     name = current_schema(schemas, window.at_ms)
     schema = with_enumerations(store, schemas[name], cipher)
     schemas[name] = schema
     ledger = read_ledger(store, listed)
-    fragments = _fragments(store, listed, ledger, window, schemas, cipher, dense=schema.dense)
-    conditions, problems = _conditions(store, ledger, window, cipher)
+    fragments = _fragments(store, listed, ledger, window, schemas, cipher, known, dense=schema.dense)
+    conditions, problems = _conditions(store, ledger, window, cipher, known)
+    if not last:
+        _check_fields(conditions, schemas)
     return Snapshot(
         window=window,
         schema=schema,
@@ -201,6 +221,13 @@ def _snapshot(store: Store, window: Window, cipher: Aes256Gcm | None) -> Snapsho
         newest_ms=_newest(listed),
         problems=(*ledger.problems, *problems),
     )
+
+
+def _check_fields(conditions: tuple[StoredCondition, ...], schemas: Mapping[str, Schema]) -> None:
+    names = {each.name for schema in schemas.values() for each in schema.fields}
+    for condition in conditions:
+        if not condition.body.condition.fields <= names:
+            raise UnknownSchemaError(f"{condition.marker} tests an attribute of no schema")
 
 
 def parallel(work: Callable[[_A], _B], items: Iterable[_A]) -> list[_B]:
@@ -237,7 +264,9 @@ def _not_an_array(store: Store, listed: Listed) -> str:
     return f"there is no array at {store.uri}"
 
 
-def load_schemas(store: Store, listed: Listed, cipher: Aes256Gcm | None) -> dict[str, Schema]:
+def load_schemas(
+    store: Store, listed: Listed, cipher: Aes256Gcm | None, known: Mapping[str, Schema] = MappingProxyType({})
+) -> dict[str, Schema]:
     """Every schema file, oldest first; fragments name the one they were written with."""
     names = sorted(
         (n for n in map(TimestampedName.parse, listed.schemas) if n is not None), key=lambda n: n.order
@@ -245,6 +274,8 @@ def load_schemas(store: Store, listed: Listed, cipher: Aes256Gcm | None) -> dict
     wanted = ([keys.SCHEMA_FILE] if keys.SCHEMA_FILE in listed.root else []) + [str(name) for name in names]
 
     def load(name: str) -> Schema:
+        if name in known:
+            return known[name]
         key = keys.schema_key(name)
         try:
             return Schema.unpack(unpack_generic_tile(store.get(key), cipher))
@@ -270,11 +301,14 @@ def with_enumerations(store: Store, schema: Schema, cipher: Aes256Gcm | None) ->
     def load(item: tuple[str, str]) -> tuple[str, Enumeration]:
         key = keys.enumeration_key(item[1])
         try:
-            return item[0], Enumeration.unpack(unpack_generic_tile(store.get(key), cipher))[0]
+            enumeration, _ = Enumeration.unpack(unpack_generic_tile(store.get(key), cipher))
+            if enumeration.name != item[0]:
+                raise CorruptionError(f"holds enumeration {enumeration.name!r}, not {item[0]!r}")
+            return item[0], enumeration
         except FormatError as problem:
             raise problem.at_key(f"{store.uri}/{key}") from None
 
-    if not schema.enum_files:
+    if schema.enum_files.keys() <= schema.enums.keys():
         return schema
     return replace(schema, enums=dict(parallel(load, schema.enum_files.items())))
 
@@ -320,8 +354,28 @@ def read_ledger(store: Store, listed: Listed) -> Ledger:
         for commit, lines in _contents(store, by_kind[CommitKind.VACUUM], unpack_vac, problems)
     )
     return Ledger(
-        writes, frozenset(in_con), payloads, tuple(conditions.values()), superseded, tuple(problems)
+        writes,
+        frozenset(in_con),
+        payloads,
+        tuple(conditions.values()),
+        superseded,
+        _merges(store, listed, problems),
+        tuple(problems),
     )
+
+
+def _merges(store: Store, listed: Listed, problems: list[FormatError]) -> tuple[tuple[str, Merge], ...]:
+    found: list[tuple[str, Merge]] = []
+    for name in listed.commits:
+        if name.endswith(f".{keys.MERGE_SUFFIX}"):
+            key = f"{keys.COMMIT_FOLDER}/{name}"
+            try:
+                found.append((key, Merge.unpack(store.get(key))))
+            except MissingObjectError:
+                pass  # finished since the listing: then the next one shows its .vac, or shows neither
+            except FormatError as problem:
+                problems.append(problem.at_key(f"{store.uri}/{key}"))
+    return tuple(found)
 
 
 def _contents(
@@ -351,6 +405,10 @@ def visible_names(ledger: Ledger, window: Window, *, dense: bool) -> list[Timest
         # Ours: a .vac whose own fragment was never committed hides nothing. libtiledb would lose the cells.
         if window.shows(name, dense=dense) and keys.fragment_key(name) in ledger.writes:
             hidden.update(lines)
+    for _, merge in ledger.merges:
+        created = [ledger.writes[key] for key in merge.created if key in ledger.writes]
+        if len(created) == len(merge.created) and all(window.shows(name, dense=dense) for name in created):
+            hidden.update(merge.replaced)
     shown = [
         name for key, name in ledger.writes.items() if key not in hidden and window.shows(name, dense=dense)
     ]
@@ -359,12 +417,15 @@ def visible_names(ledger: Ledger, window: Window, *, dense: bool) -> list[Timest
 
 def _fragments(
     store: Store, listed: Listed, ledger: Ledger, window: Window, schemas: dict[str, Schema],
-    cipher: Aes256Gcm | None, *, dense: bool,
+    cipher: Aes256Gcm | None, known: Snapshot | None, *, dense: bool,
 ) -> tuple[Fragment, ...]:  # fmt: skip
     names = visible_names(ledger, window, dense=dense)
-    footers = consolidated_footers(store, listed, cipher) if names else {}
+    seen = {fragment.name: fragment for fragment in known.fragments} if known else {}
+    footers = consolidated_footers(store, listed, cipher) if not seen.keys() >= set(names) else {}
 
     def load(name: TimestampedName) -> Fragment | None:
+        if name in seen:
+            return seen[name]
         stored = footers.get(str(name))
         if stored is not None:
             return of_footer(name, stored, schemas)
@@ -399,13 +460,16 @@ def consolidated_footers(store: Store, listed: Listed, cipher: Aes256Gcm | None)
 
 
 def _conditions(
-    store: Store, ledger: Ledger, window: Window, cipher: Aes256Gcm | None
+    store: Store, ledger: Ledger, window: Window, cipher: Aes256Gcm | None, known: Snapshot | None
 ) -> tuple[tuple[StoredCondition, ...], list[FormatError]]:
+    seen = {condition.marker: condition for condition in known.conditions} if known else {}
     wanted = sorted(
         (c for c in ledger.conditions if window.contains(c.name)), key=lambda c: (c.name.start_ms, c.key)
     )
 
     def load(commit: Commit) -> StoredCondition | FormatError:
+        if commit.key in seen:
+            return seen[commit.key]
         try:
             stored = ledger.payloads[commit.key] if commit.key in ledger.payloads else store.get(commit.key)
             return load_condition(commit, stored, cipher)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from terrazzo.engine.arrow import arrow_type, from_arrow
+from terrazzo.engine.arrow import arrow_type
 from terrazzo.engine.clock import new_name
 from terrazzo.engine.columns import Column
 from terrazzo.engine.commit import (
@@ -22,10 +22,11 @@ from terrazzo.engine.commit import (
 )
 from terrazzo.engine.delete import plan_delete
 from terrazzo.engine.dense import Box, coordinates, read_box, shape_of, tile_box, tiles_of
+from terrazzo.engine.intake import from_arrow
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.predicate import FALSE, All, NullTest, Predicate, Some, evaluate, fields_of, to_condition
 from terrazzo.engine.region import everything
-from terrazzo.engine.session import reaching, with_change
+from terrazzo.engine.session import check_names, reaching, with_change
 from terrazzo.engine.snapshot import StoredCondition
 from terrazzo.engine.sparse import joined, scan_columns
 from terrazzo.engine.view import View
@@ -103,6 +104,7 @@ def update(view: View, values: Values, where: Predicate, time_ms: int, *, portab
     """The view after the update; a condition that nothing can match is not even stored."""
     if where == FALSE:
         return view
+    check_names(view, {*values, *fields_of(where)}, time_ms)
     if view.schema.dense:
         return _update_dense(view, values, where, time_ms)
     if portable or not storable(where, values, view.schema):
@@ -116,7 +118,7 @@ def update(view: View, values: Values, where: Predicate, time_ms: int, *, portab
 
 def matching(view: View, where: Predicate, time_ms: int) -> dict[str, Column] | None:
     """Whole cells that a condition matches at an instant; None if there are none."""
-    seen = reaching(view, max(time_ms, view.snapshot.window.at_ms))
+    seen = reaching(view, time_ms)
     names = tuple(field.name for field in view.schema.fields)
     request = Request(names, everything(view.schema), where)
     plan = plan_scan(seen, request, _TASK)
@@ -164,6 +166,12 @@ def replace_cells(view: View, columns: dict[str, Column], where: Predicate, time
 def _update_dense(view: View, values: Values, where: Predicate, time_ms: int) -> View:
     """Read the tiles that hold a matching cell, change them, and write them as one box."""
     schema = view.schema
+    late = [f.name.end_ms for f in view.snapshot.fragments if f.name.end_ms >= time_ms]
+    if late:
+        raise InvalidRequestError(
+            f"a dense update writes whole tiles again as they are now: it cannot be dated {time_ms}, before the "
+            f"latest write at {max(late)}"
+        )
     written: list[Box] = [f.footer.domain for f in view.snapshot.fragments if f.footer.domain]
     if not written:
         return view
@@ -190,7 +198,9 @@ def _update_dense(view: View, values: Values, where: Predicate, time_ms: int) ->
     changed = {attr.name: columns[attr.name] for attr in schema.attrs}
     for name, value in values.items():
         changed[name] = changed[name].assign(hit, value, schema.attr(name).datatype)
-    encoded = dense_fragment(schema, view.snapshot.schema_name, changed, touched, time_ms, view.cipher)
+    encoded = dense_fragment(
+        schema, view.snapshot.schema_name, changed, touched, new_name(time_ms), view.cipher
+    )
     put_fragment(view.store, encoded)
     commit_fragments(view.store, [encoded.fragment.name])
     return with_change(view, (), (encoded.fragment,))

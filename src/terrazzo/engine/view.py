@@ -7,8 +7,9 @@ from typing import Any
 
 from terrazzo.engine.fetch import FragmentReader
 from terrazzo.engine.fragments import Fragment
-from terrazzo.engine.snapshot import Snapshot
+from terrazzo.engine.snapshot import Snapshot, StoredCondition
 from terrazzo.format.attribute import Attr
+from terrazzo.format.commits import UpdateCommit
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.schema import Schema
 from terrazzo.storage.base import Store
@@ -42,6 +43,24 @@ class View:
         kept = {fragment.key for fragment in snapshot.fragments}
         later._readers = {key: reader for key, reader in self._readers.items() if key in kept}
         return later
+
+    @cached_property
+    def conditions(self) -> tuple[StoredCondition, ...]:
+        """The deletes and updates in force, updates without values for what is another attribute today: one that
+        was dropped, and whose name was given away again."""
+        return tuple(self._fitting(condition) for condition in self.snapshot.conditions)
+
+    def _fitting(self, condition: StoredCondition) -> StoredCondition:
+        body = condition.body
+        if not isinstance(body, UpdateCommit):
+            return condition
+        then = self.snapshot.schema_at(condition.time_ms)
+        kept = tuple(a for a in body.assignments if not self._became_another(a.attr, then))
+        return replace(condition, body=replace(body, assignments=kept))
+
+    def _became_another(self, name: str, then: Schema) -> bool:
+        attrs = {attr.name: attr for attr in then.attrs}
+        return name in attrs and self.wide.has(name) and not same_cells(self.wide.attr(name), attrs[name])
 
     @cached_property
     def wide(self) -> Schema:
