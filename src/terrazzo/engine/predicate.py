@@ -100,7 +100,7 @@ def evaluate(predicate: Predicate, columns: Columns, schema: Schema, n: int) -> 
             return ~validity if is_null else validity.copy()
         case Test(op, name, value, members):
             column, field = columns[name], schema.field(name)
-            mask = compare(column, field, op, value, members)
+            mask = compare(column, field, op, value, _with_both_zeros(members, field))
             if field.datatype.is_float and op in {Op.NE, Op.NOT_IN}:
                 mask &= ~np.isnan(column.values)
             return mask
@@ -155,6 +155,14 @@ def _compare_numbers(
         mask = np.isin(values, wanted)
         return mask if op is Op.IN else ~mask
     return np.asarray(_NUMPY[op](values, dtype.type(number_of(value, field))))
+
+
+def _with_both_zeros(members: tuple[bytes, ...] | None, field: Field) -> tuple[bytes, ...] | None:
+    """A set of floats as SQL means it, for who looks members up by their bytes."""
+    if members is None or not field.datatype.is_float:
+        return members
+    zeros = tuple(np.array(zero, field.datatype.dtype).tobytes() for zero in (0.0, -0.0))
+    return tuple(dict.fromkeys((*members, *zeros))) if set(zeros) & set(members) else members
 
 
 def number_of(value: bytes, field: Field) -> Any:
@@ -215,7 +223,7 @@ def to_condition(predicate: Predicate, schema: Schema) -> Condition:
                     return Compare(Op.IN if op is Op.EQ else Op.NOT_IN, name, members=(value,))
             elif members is not None and len(members) == 1:
                 return Compare(Op.EQ if op is Op.IN else Op.NE, name, members[0])
-            return Compare(op, name, value, members)
+            return Compare(op, name, value, _with_both_zeros(members, schema.field(name)))
         case NullTest(name, is_null):
             never = _never(schema.field(name))
             return never if is_null else negate(never)
