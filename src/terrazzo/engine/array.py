@@ -62,6 +62,15 @@ def exists(uri: str, *, storage_options: Options | None = None) -> bool:
     return list_array(open_store(str(uri), storage_options)).is_array
 
 
+def check(
+    uri: str, *, deep: bool = False, key: Any = None, storage_options: Options | None = None
+) -> Any:
+    """`Array.check`, for arrays that may not open."""
+    from terrazzo.engine.check import check_array  # noqa: PLC0415
+
+    return check_array(open_store(str(uri), storage_options), as_cipher(key), deep=deep)
+
+
 class Array:
     """A snapshot of an array. It shows its own writes at once, and those of others after `refresh()`."""
 
@@ -110,10 +119,13 @@ class Array:
     @property
     def meta(self) -> Metadata:
         """Key-value metadata, as a dict."""
-        return Metadata(
-            lambda: load_entries(self._store, self._view.snapshot.metadata_names, self._cipher),
-            self._put_metadata,
-        )
+        return Metadata(self._entries, self._put_metadata)
+
+    def _entries(self) -> Entries:
+        snapshot = self._view.snapshot
+        for problem in snapshot.metadata_problems:
+            raise problem
+        return load_entries(self._store, snapshot.metadata_names, self._cipher)
 
     def _put_metadata(self, entries: Entries) -> None:
         time_ms = self._next_time(None)
@@ -381,6 +393,13 @@ class Array:
         if not dry_run:
             self.refresh()
         return report
+
+    def check(self, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
+        """What is wrong with the files, and where libtiledb would read something else; `deep` decodes every cell.
+        Nothing is changed. `terrazzo.check(uri)` looks at arrays that do not open."""
+        from terrazzo.engine.check import check_array  # noqa: PLC0415
+
+        return check_array(self._store, self._cipher, deep=deep)
 
     def _everything(self) -> View:
         """All that is committed, whatever its time."""

@@ -7,6 +7,7 @@ in the window, and a footer for each visible fragment that no `.meta` tells of.
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -98,7 +99,7 @@ class Listed:
         return bool(self.schemas) or keys.SCHEMA_FILE in self.root
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ledger:
     """What the commit files say, all times included."""
 
@@ -111,6 +112,17 @@ class Ledger:
         tuple[str, Merge], ...
     ] = ()  # by key: consolidations that were not finished, or are at work
     problems: tuple[FormatError, ...] = ()
+    holders: Mapping[str, str] = field(default_factory=dict)  # the .con that a payload stands in, by marker
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Fragments that are committed, or were until a consolidation replaced them."""
+        found = set(self.writes)
+        waiting = list(self.superseded)
+        while told := [(name, lines) for name, lines in waiting if keys.fragment_key(name) in found]:
+            found.update(key for _, lines in told for key in lines)
+            waiting = [item for item in waiting if item not in told]
+        return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +136,7 @@ class Snapshot:
     metadata_names: tuple[TimestampedName, ...]
     newest_ms: int
     problems: tuple[FormatError, ...] = ()
+    metadata_problems: tuple[FormatError, ...] = ()
 
     def require_sound(self) -> None:
         """Raise what is wrong with the commit files: cells that they speak of cannot be told."""
@@ -208,6 +221,7 @@ def _snapshot(
     ledger = read_ledger(store, listed)
     fragments = _fragments(store, listed, ledger, window, schemas, cipher, known, dense=schema.dense)
     conditions, problems = _conditions(store, ledger, window, cipher, known)
+    metadata_names, metadata_problems = _metadata_names(store, listed, window)
     if not last:
         _check_fields(conditions, schemas)
     return Snapshot(
@@ -217,10 +231,22 @@ def _snapshot(
         schemas=schemas,
         fragments=fragments,
         conditions=conditions,
-        metadata_names=_metadata_names(store, listed, window),
+        metadata_names=metadata_names,
         newest_ms=_newest(listed),
-        problems=(*ledger.problems, *problems),
+        problems=(*_in_window(ledger.problems, window, dense=schema.dense), *problems),
+        metadata_problems=metadata_problems,
     )
+
+
+def _in_window(problems: tuple[FormatError, ...], window: Window, *, dense: bool) -> list[FormatError]:
+    """Problems that matter: what a consolidation replaced is of no interest before there was anything to replace."""
+    kept = []
+    for problem in problems:
+        stem, _, suffix = (problem.key or "").rpartition("/")[2].rpartition(".")
+        name = TimestampedName.parse(stem) if suffix in {CommitKind.VACUUM, keys.MERGE_SUFFIX} else None
+        if name is None or window.shows(name, dense=dense):
+            kept.append(problem)
+    return kept
 
 
 def _check_fields(conditions: tuple[StoredCondition, ...], schemas: Mapping[str, Schema]) -> None:
@@ -328,6 +354,7 @@ def read_ledger(store: Store, listed: Listed) -> Ledger:
     writes: dict[str, TimestampedName] = {}
     in_con: set[str] = set()
     payloads: dict[str, bytes] = {}
+    holders: dict[str, str] = {}
     conditions: dict[str, Commit] = {}
     for con, (records, problem) in _contents(store, by_kind[CommitKind.CONSOLIDATED], salvage_con, problems):
         if problem is not None:
@@ -340,6 +367,7 @@ def read_ledger(store: Store, listed: Listed) -> Ledger:
                     writes[commit.fragment_key] = record.name
             elif isinstance(record, (DeleteRecord, UpdateRecord)):
                 payloads.setdefault(commit.key, record.payload)
+                holders.setdefault(commit.key, con.key)
                 conditions.setdefault(commit.key, commit)
     for commit in (*by_kind[CommitKind.WRITE], *by_kind[CommitKind.OK]):
         writes[commit.fragment_key] = commit.name
@@ -361,6 +389,7 @@ def read_ledger(store: Store, listed: Listed) -> Ledger:
         superseded,
         _merges(store, listed, problems),
         tuple(problems),
+        holders,
     )
 
 
@@ -403,7 +432,7 @@ def visible_names(ledger: Ledger, window: Window, *, dense: bool) -> list[Timest
     hidden: set[str] = set()
     for name, lines in ledger.superseded:
         # Ours: a .vac whose own fragment was never committed hides nothing. libtiledb would lose the cells.
-        if window.shows(name, dense=dense) and keys.fragment_key(name) in ledger.writes:
+        if window.shows(name, dense=dense) and keys.fragment_key(name) in ledger.known:
             hidden.update(lines)
     for _, merge in ledger.merges:
         created = [ledger.writes[key] for key in merge.created if key in ledger.writes]
@@ -474,7 +503,7 @@ def _conditions(
             stored = ledger.payloads[commit.key] if commit.key in ledger.payloads else store.get(commit.key)
             return load_condition(commit, stored, cipher)
         except FormatError as problem:
-            return problem.at_key(f"{store.uri}/{commit.key}")
+            return problem.at_key(f"{store.uri}/{ledger.holders.get(commit.key, commit.key)}")
 
     loaded = parallel(load, wanted)
     return (
@@ -489,18 +518,23 @@ def load_condition(commit: Commit, stored: bytes, cipher: Aes256Gcm | None) -> S
     return StoredCondition(commit, kind.unpack(body))
 
 
-def _metadata_names(store: Store, listed: Listed, window: Window) -> tuple[TimestampedName, ...]:
+def _metadata_names(
+    store: Store, listed: Listed, window: Window
+) -> tuple[tuple[TimestampedName, ...], tuple[FormatError, ...]]:
     names = {name: TimestampedName.parse(name) for name in listed.metadata if not name.endswith(".vac")}
     hidden: set[str] = set()
+    problems: list[FormatError] = []
     for name in listed.metadata:
         stem = name.removesuffix(".vac")
         parsed = TimestampedName.parse(stem)
         if stem != name and parsed is not None and window.contains(parsed):
-            hidden.update(
-                key.rpartition("/")[2] for key in unpack_vac(store.get(f"{keys.METADATA_FOLDER}/{name}"))
-            )
+            key = f"{keys.METADATA_FOLDER}/{name}"
+            try:
+                hidden.update(line.rpartition("/")[2] for line in unpack_vac(store.get(key)))
+            except FormatError as problem:
+                problems.append(problem.at_key(f"{store.uri}/{key}"))
     shown = [p for n, p in names.items() if p is not None and n not in hidden and window.contains(p)]
-    return tuple(sorted(shown, key=lambda name: name.order))
+    return tuple(sorted(shown, key=lambda name: name.order)), tuple(problems)
 
 
 def _newest(listed: Listed) -> int:
