@@ -71,6 +71,17 @@ def check(
     return check_array(open_store(str(uri), storage_options), as_cipher(key), deep=deep)
 
 
+def repair(
+    uri: str, *, dry_run: bool = True, damaged_fragments: bool = False, key: Any = None,
+    storage_options: Options | None = None,
+) -> Any:  # fmt: skip
+    """`Array.repair`, for arrays that may not open."""
+    from terrazzo.engine.repair import repair_array  # noqa: PLC0415
+
+    store = open_store(str(uri), storage_options)
+    return repair_array(store, as_cipher(key), dry_run=dry_run, damaged_fragments=damaged_fragments)
+
+
 class Array:
     """A snapshot of an array. It shows its own writes at once, and those of others after `refresh()`."""
 
@@ -400,6 +411,43 @@ class Array:
         from terrazzo.engine.check import check_array  # noqa: PLC0415
 
         return check_array(self._store, self._cipher, deep=deep)
+
+    def repair(self, dry_run: bool = True, *, damaged_fragments: bool = False) -> Any:  # noqa: FBT001, FBT002
+        """Set aside what is torn, beside the array in `<uri>.quarantine`, and finish what was interrupted. No
+        committed cell goes, unless `damaged_fragments` gives up fragments that cannot be read.
+        A dry run tells what would be done. `terrazzo.repair(uri)` mends arrays that do not open."""
+        from terrazzo.engine.repair import repair_array  # noqa: PLC0415
+
+        self._require_writable()
+        report = repair_array(
+            self._store, self._cipher, dry_run=dry_run, damaged_fragments=damaged_fragments
+        )
+        if not dry_run:
+            self.refresh()
+        return report
+
+    def restore(self, at: object, *, memory: int | str = "1GiB") -> None:
+        """Show again the cells that the array showed at an instant, under one new commit: the history is kept. The
+        schema stays as it is now, and so does the metadata; attributes added since get their fill values."""
+        from terrazzo.engine.restore import restore  # noqa: PLC0415
+
+        at_ms = instant(at)
+        self._look_again()
+        self._view = restore(self._view, at_ms, self._next_time(None), parse_size(memory))
+
+    def delete_fragments(self, since: object = None, until: object = None, *, dry_run: bool = False) -> Any:
+        """Remove whole fragments whose times lie between two instants, both included, and with them their history.
+        A dry run tells which."""
+        from terrazzo.engine.removal import delete_fragments  # noqa: PLC0415
+
+        if since is None and until is None:
+            raise InvalidRequestError("say since= or until=; since=0 removes every fragment")
+        first = 0 if since is None else instant(since, "since")
+        last = FOREVER if until is None else instant(until, "until")
+        report = delete_fragments(self._everything(), first, last, dry_run=dry_run)
+        if not dry_run:
+            self.refresh()
+        return report
 
     def _everything(self) -> View:
         """All that is committed, whatever its time."""

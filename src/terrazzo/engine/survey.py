@@ -126,7 +126,7 @@ def _survey(store: Store, cipher: Aes256Gcm | None) -> Survey:
     ledger = read_ledger(store, listed)
     _keep(broken, ledger.problems, store)
     cons = _cons(store, listed, cipher, broken)
-    conditions = _conditions(store, ledger, cons, cipher, broken)
+    conditions = _conditions(store, ledger, cons, cipher, entries, broken)
     footers = _read(store, _footer_keys(listed), cipher, lambda b: ConsolidatedFooters.unpack(b).footers, broken)
     _metadata(store, listed, cipher, broken)
     folders = _folders(store, listed)
@@ -294,12 +294,16 @@ def _cons(
 
 def _conditions(
     store: Store, ledger: Ledger, cons: Mapping[str, Con], cipher: Aes256Gcm | None,
-    broken: dict[str, TerrazzoError],
+    entries: Mapping[str, Entry], broken: dict[str, TerrazzoError],
 ) -> tuple[StoredCondition, ...]:  # fmt: skip
     found = []
     bad = {marker for con in cons.values() for marker in con.broken}
     for commit in sorted(ledger.conditions, key=lambda commit: commit.order):
         held = commit.key in ledger.payloads
+        if held and commit.key in entries:  # readers take the other one, as long as it is there
+            loose = attempt(lambda c: load_condition(c, store.get(c.key), cipher), commit)
+            if isinstance(loose, TerrazzoError):
+                broken[commit.key] = loose
         if held and commit.key in bad:
             continue
         stored = ledger.payloads[commit.key] if held else attempt(store.get, commit.key)
