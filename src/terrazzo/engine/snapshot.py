@@ -18,6 +18,7 @@ from terrazzo.errors import (
     CorruptionError,
     FormatError,
     MissingObjectError,
+    TerrazzoError,
 )
 from terrazzo.format import keys, versions
 from terrazzo.format.commits import Commit, DeleteCommit, UpdateCommit
@@ -135,7 +136,7 @@ class Snapshot:
     conditions: tuple[StoredCondition, ...]
     metadata_names: tuple[TimestampedName, ...]
     newest_ms: int
-    problems: tuple[FormatError, ...] = ()
+    problems: tuple[TerrazzoError, ...] = ()
     metadata_problems: tuple[FormatError, ...] = ()
 
     def require_sound(self) -> None:
@@ -219,7 +220,9 @@ def _snapshot(
     schema = with_enumerations(store, schemas[name], cipher)
     schemas[name] = schema
     ledger = read_ledger(store, listed)
-    fragments = _fragments(store, listed, ledger, window, schemas, cipher, known, dense=schema.dense)
+    fragments, gone = _fragments(store, listed, ledger, window, schemas, cipher, known, dense=schema.dense)
+    if gone and not last:
+        raise gone[0]
     conditions, problems = _conditions(store, ledger, window, cipher, known)
     metadata_names, metadata_problems = _metadata_names(store, listed, window)
     if not last:
@@ -233,7 +236,7 @@ def _snapshot(
         conditions=conditions,
         metadata_names=metadata_names,
         newest_ms=_newest(listed),
-        problems=(*_in_window(ledger.problems, window, dense=schema.dense), *problems),
+        problems=(*_in_window(ledger.problems, window, dense=schema.dense), *gone, *problems),
         metadata_problems=metadata_problems,
     )
 
@@ -447,12 +450,13 @@ def visible_names(ledger: Ledger, window: Window, *, dense: bool) -> list[Timest
 def _fragments(
     store: Store, listed: Listed, ledger: Ledger, window: Window, schemas: dict[str, Schema],
     cipher: Aes256Gcm | None, known: Snapshot | None, *, dense: bool,
-) -> tuple[Fragment, ...]:  # fmt: skip
+) -> tuple[tuple[Fragment, ...], list[ConflictError]]:  # fmt: skip
+    """The fragments, and for each that is committed but gone, the error that tells so."""
     names = visible_names(ledger, window, dense=dense)
     seen = {fragment.name: fragment for fragment in known.fragments} if known else {}
     footers = consolidated_footers(store, listed, cipher) if not seen.keys() >= set(names) else {}
 
-    def load(name: TimestampedName) -> Fragment | None:
+    def load(name: TimestampedName) -> Fragment | ConflictError | None:
         if name in seen:
             return seen[name]
         stored = footers.get(str(name))
@@ -460,9 +464,16 @@ def _fragments(
             return of_footer(name, stored, schemas)
         if name.version is None and not _has_metadata(store, name):
             return None
-        return load_fragment(store, name, schemas, cipher)
+        try:
+            return load_fragment(store, name, schemas, cipher)
+        except ConflictError as problem:
+            return problem
 
-    return tuple(fragment for fragment in parallel(load, names) if fragment is not None)
+    loaded = parallel(load, names)
+    return (
+        tuple(fragment for fragment in loaded if isinstance(fragment, Fragment)),
+        [problem for problem in loaded if isinstance(problem, ConflictError)],
+    )
 
 
 def _has_metadata(store: Store, name: TimestampedName) -> bool:
