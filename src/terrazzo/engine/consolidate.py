@@ -36,6 +36,7 @@ from terrazzo.errors import ConflictError, InvalidRequestError
 from terrazzo.format.commits import UpdateCommit
 from terrazzo.format.keys import CommitKind, TimestampedName, commit_key, fragment_key, merge_key
 from terrazzo.format.ledgers import Merge, pack_vac
+from terrazzo.storage.base import Store
 
 _SHARE = 6  # decoded cells, their merge, the sorted copy, the encoded tiles
 
@@ -272,13 +273,13 @@ def commit_consolidation(view: View, plan: ConsolidationPlan, created: Sequence[
             store.delete_folder(fragment.key)
         raise
     commit_fragments(store, [fragment.name for fragment in created])
-    finish_merge(view, first, merge_)
+    finish_merge(store, first, merge_)
 
 
-def finish_merge(view: View, name: TimestampedName, merge_: Merge) -> None:
+def finish_merge(store: Store, name: TimestampedName, merge_: Merge) -> None:
     """What remains to be done once the new fragments are committed."""
-    view.store.put(commit_key(name, CommitKind.VACUUM), pack_vac(merge_.replaced))
-    view.store.delete([merge_key(name)])
+    store.put(commit_key(name, CommitKind.VACUUM), pack_vac(merge_.replaced))
+    store.delete([merge_key(name)])
 
 
 def _check_undisturbed(view: View, own: str, merge_: Merge) -> None:

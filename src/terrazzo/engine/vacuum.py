@@ -119,7 +119,7 @@ def _finish_merges(view: View, ledger: Ledger) -> Ledger:
     for key, merge in ledger.merges:
         name = TimestampedName.parse(key.rpartition("/")[2].removesuffix(f".{keys.MERGE_SUFFIX}"))
         if name is not None and all(created in ledger.writes for created in merge.created):
-            finish_merge(view, name, merge)
+            finish_merge(view.store, name, merge)
     return read_ledger(view.store, list_array(view.store))
 
 
@@ -131,7 +131,7 @@ def _superseded(
     vacs, kept, lost = [], 0, []
     for name, lines in ledger.superseded:
         key = commit_key(name, CommitKind.VACUUM)
-        if keys.fragment_key(name) not in ledger.writes:
+        if keys.fragment_key(name) not in ledger.known:
             continue  # its own fragment was never committed, or is gone: repair looks at it
         if modified.get(key, 0) > deadline:
             kept += len(lines)
