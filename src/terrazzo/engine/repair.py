@@ -185,7 +185,9 @@ class _Planner:
 
     def _put_con(self, records: list[Record]) -> None:
         name = new_name(
-            min(record.name.start_ms for record in records), max(record.name.end_ms for record in records), WRITTEN
+            min(record.name.start_ms for record in records),
+            max(record.name.end_ms for record in records),
+            WRITTEN,
         )
         self.store.put(commit_key(name, CommitKind.CONSOLIDATED), pack_con(records))
 
@@ -259,7 +261,9 @@ class _Planner:
             if not whole:
                 return
             records: list[Record] = [
-                WriteRecord(parsed) for each in missing if (parsed := TimestampedName.parse(each.rpartition("/")[2]))
+                WriteRecord(parsed)
+                for each in missing
+                if (parsed := TimestampedName.parse(each.rpartition("/")[2]))
             ]
             text = f"commit the {len(missing)} fragments of the consolidation that are not yet"
             yield self.act(key, text, lambda: self._put_con(records))
@@ -316,7 +320,9 @@ class _Planner:
         for key, problem in dict(wrong).items():
             yield self.set_aside(key, problem)
         if wrong:
-            yield Action(f"{keys.FOOTER_FOLDER}: write the footers of all fragments anew", self._rebuild_footers)
+            yield Action(
+                f"{keys.FOOTER_FOLDER}: write the footers of all fragments anew", self._rebuild_footers
+            )
 
     def _rebuild_footers(self) -> None:
         try:
@@ -328,7 +334,9 @@ class _Planner:
 
 def damaged_keys(store: Store, cipher: Aes256Gcm | None, found: Survey) -> list[str]:
     """Committed fragments with files that are missing, torn or too short; those that are gone apart."""
-    bad = {f.key.rpartition("/")[0] for f in fast_findings(store, cipher, found) if f.severity is Severity.ERROR}
+    bad = {
+        f.key.rpartition("/")[0] for f in fast_findings(store, cipher, found) if f.severity is Severity.ERROR
+    }
     unsupported = {key for key, problem in found.lost.items() if isinstance(problem, UnsupportedFeatureError)}
     return [
         key

@@ -16,7 +16,10 @@ from terrazzo.storage import open_store
 from terrazzo.storage.base import Store
 
 SCHEMA = tz.Schema(
-    dims=[tz.Dim("x", "int64", domain=(0, 99), tile=10)], attrs=[tz.Attr("v", "int64")], sparse=True, capacity=4
+    dims=[tz.Dim("x", "int64", domain=(0, 99), tile=10)],
+    attrs=[tz.Attr("v", "int64")],
+    sparse=True,
+    capacity=4,
 )
 Files = Mapping[str, bytes]
 Cells = dict[int, int]

@@ -25,9 +25,7 @@ def _rows(array: tz.Array, names: tuple[str, ...] = ("x", "v", "t")) -> list[tup
 
 @pytest.mark.parametrize("allows_duplicates", [False, True])
 @pytest.mark.parametrize("kind", DIMS)
-def test_a_sparse_array_shows_again_what_it_showed(
-    folder: str, kind: str, allows_duplicates: bool
-) -> None:
+def test_a_sparse_array_shows_again_what_it_showed(folder: str, kind: str, allows_duplicates: bool) -> None:
     dim, at = DIMS[kind]
     schema = tz.Schema(
         dims=[dim], attrs=[tz.Attr("v", "int64"), tz.Attr("t", "utf8", nullable=True)], sparse=True, capacity=3,
@@ -140,7 +138,9 @@ def test_a_dense_array_shows_again_what_it_showed(folder: str, memory: int | str
     np.testing.assert_array_equal(tz.open(folder, at=20)[1:201, 0:200], before)
     assert len(a.fragments) == 3 if memory == "1GiB" else len(a.fragments) > 3
     with tiledb.open(folder) as array:
-        np.testing.assert_array_equal(array[:, :]["v"] if isinstance(array[:, :], dict) else array[:, :], then)
+        np.testing.assert_array_equal(
+            array[:, :]["v"] if isinstance(array[:, :], dict) else array[:, :], then
+        )
 
 
 def test_what_a_consolidation_replaced_can_be_restored(folder: str) -> None:
