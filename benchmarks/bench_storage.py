@@ -3,24 +3,15 @@
 import os
 import random
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from measure import Table, seconds
 
 from terrazzo.storage import open_store
 
 N_SMALL, N_RANGES, RANGE, N_ENTRIES = 1000, 1000, 64 << 10, 10_000
-
-
-def best(run: Callable[[], object], repeats: int = 5) -> float:
-    """Seconds of the fastest run."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 @contextmanager
@@ -45,8 +36,8 @@ def puts() -> tuple[str, float, float]:
     with _folder() as folder:
         (folder / "plain").mkdir()
         store = open_store(folder / "store")
-        plain = best(lambda: [_durable(folder / "plain", f"{i}", data) for i in range(N_SMALL)], 3)
-        ours = best(lambda: [store.put(f"x/{i}", data) for i in range(N_SMALL)], 3)
+        plain = seconds(lambda: [_durable(folder / "plain", f"{i}", data) for i in range(N_SMALL)], most=3)
+        ours = seconds(lambda: [store.put(f"x/{i}", data) for i in range(N_SMALL)], most=3)
     return f"put {N_SMALL} files of 1 kB, durable", ours, plain
 
 
@@ -67,7 +58,7 @@ def reads(order: str) -> tuple[str, float, float]:
                 os.close(fd)
 
         assert [bytes(part) for part in store.get_ranges("big", ranges)] == plain()
-        times = best(lambda: store.get_ranges("big", ranges)), best(plain)
+        times = seconds(lambda: store.get_ranges("big", ranges)), seconds(plain)
     return f"get {N_RANGES} ranges of 64 KiB out of 100 MB, {order}", *times
 
 
@@ -82,16 +73,15 @@ def listing() -> tuple[str, float, float]:
                 return [(item.name, item.stat().st_size) for item in found]
 
         assert len(store.list()) == N_ENTRIES
-        return f"list {N_ENTRIES} entries", best(store.list), best(plain)
+        return f"list {N_ENTRIES} entries", seconds(store.list), seconds(plain)
 
 
-def rows() -> list[str]:
-    """A Markdown table."""
-    table = ["| storage, local | terrazzo | plain system calls |", "|---|---:|---:|"]
+def table() -> Table:
+    result = Table("Storage, local", ("what", "terrazzo ms", "plain system calls ms"))
     for what, ours, plain in (puts(), reads("sorted"), reads("shuffled"), listing()):
-        table.append(f"| {what} | {ours * 1000:.1f} ms | {plain * 1000:.1f} ms |")
-    return table
+        result.rows.append((what, f"{ours * 1000:.1f}", f"{plain * 1000:.1f}"))
+    return result
 
 
 if __name__ == "__main__":
-    print("\n".join(rows()))
+    print(table().markdown())

@@ -29,19 +29,19 @@ def _library() -> ctypes.CDLL:
     return ctypes.CDLL(str(found[0]))
 
 
-class _Session:
+class Session:
     """A context with updates allowed; frees what it made."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         self._made: list[tuple[str, c_void_p]] = []
-        handle, error = self._new("config"), c_void_p()
+        handle, error = self.new("config"), c_void_p()
         _library().tiledb_config_alloc(byref(handle), byref(error))
         for key, value in config.items():
             _library().tiledb_config_set(handle, key.encode(), value.encode(), byref(error))
-        self.ctx = self._new("ctx")
+        self.ctx = self.new("ctx")
         assert _library().tiledb_ctx_alloc(handle, byref(self.ctx)) == 0
 
-    def _new(self, kind: str) -> c_void_p:
+    def new(self, kind: str) -> c_void_p:
         handle = c_void_p()
         self._made.append((kind, handle))
         return handle
@@ -54,7 +54,7 @@ class _Session:
             raise tiledb.TileDBError(message.value.decode())
 
     def make(self, kind: str, *arguments: object) -> c_void_p:
-        handle = self._new(kind)
+        handle = self.new(kind)
         self.call(f"tiledb_{kind}_alloc", *arguments, byref(handle))
         return handle
 
@@ -63,7 +63,7 @@ class _Session:
             return self._comparison(node)
         left = self.condition(node.children[0])
         for child in node.children[1:]:
-            combined = self._new("query_condition")
+            combined = self.new("query_condition")
             self.call(
                 "tiledb_query_condition_combine",
                 left, self.condition(child), c_int32(node.combination), byref(combined),
@@ -81,7 +81,7 @@ class _Session:
             return handle
         data = b"".join(node.members)
         offsets = np.cumsum([0, *map(len, node.members)], dtype="<u8")[:-1].tobytes()
-        handle = self._new("query_condition")
+        handle = self.new("query_condition")
         self.call(
             "tiledb_query_condition_alloc_set_membership",
             name, data, c_uint64(len(data)), offsets, c_uint64(len(offsets)), c_int32(node.op), byref(handle),
@@ -109,7 +109,7 @@ def write_update(
 
     With `kind=DELETE` and no assignments it is a delete.
     """
-    session = _Session({"sm.allow_updates_experimental": "true", **(config or {})})
+    session = Session({"sm.allow_updates_experimental": "true", **(config or {})})
     try:
         array = session.make("array", str(uri).encode())
         if timestamp is not None:

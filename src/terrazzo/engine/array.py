@@ -1,6 +1,7 @@
 """The object users hold. Every method is a few lines that call the engine."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from terrazzo.engine.clock import FOREVER, instant, now_ms
@@ -25,8 +26,11 @@ from terrazzo.storage.base import Store
 Options = Mapping[str, str]
 
 
-def create(uri: str, schema: Schema, *, key: Any = None, storage_options: Options | None = None) -> "Array":
-    """Make an empty array. An array that is there already is left as it is, and that is an error."""
+def create(
+    uri: str, schema: Schema, *, key: Any = None, storage_options: Options | None = None, at: object = None
+) -> "Array":
+    """Make an empty array. An array that is there already is left as it is, and that is an error. `at` backdates
+    the schema, for histories that begin in the past."""
     if not isinstance(schema, Schema):
         raise InvalidRequestError(f"schema={schema!r}; a terrazzo.Schema is expected")
     store, cipher = open_store(str(uri), storage_options), as_cipher(key)
@@ -36,7 +40,8 @@ def create(uri: str, schema: Schema, *, key: Any = None, storage_options: Option
     # What a create that was cut short leaves behind is no obstacle to the next one.
     if listed.root or set(listed.root_folders) - {keys.SCHEMA_FOLDER}:
         raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
-    put_schema(store, schema, now_ms(), cipher)
+    # Enumerations of another array have their files there: here they get files of their own.
+    put_schema(store, replace(schema, enum_files={}), now_ms() if at is None else instant(at), cipher)
     return open_array(uri, key=key, storage_options=storage_options)
 
 
@@ -55,6 +60,24 @@ def open_array(
 def exists(uri: str, *, storage_options: Options | None = None) -> bool:
     """Whether there is an array at a URI."""
     return list_array(open_store(str(uri), storage_options)).is_array
+
+
+def check(uri: str, *, deep: bool = False, key: Any = None, storage_options: Options | None = None) -> Any:
+    """`Array.check`, for arrays that may not open."""
+    from terrazzo.engine.check import check_array  # noqa: PLC0415
+
+    return check_array(open_store(str(uri), storage_options), as_cipher(key), deep=deep)
+
+
+def repair(
+    uri: str, *, dry_run: bool = True, damaged_fragments: bool = False, key: Any = None,
+    storage_options: Options | None = None,
+) -> Any:  # fmt: skip
+    """`Array.repair`, for arrays that may not open."""
+    from terrazzo.engine.repair import repair_array  # noqa: PLC0415
+
+    store = open_store(str(uri), storage_options)
+    return repair_array(store, as_cipher(key), dry_run=dry_run, damaged_fragments=damaged_fragments)
 
 
 class Array:
@@ -105,10 +128,13 @@ class Array:
     @property
     def meta(self) -> Metadata:
         """Key-value metadata, as a dict."""
+        return Metadata(self._entries, self._put_metadata)
+
+    def _entries(self) -> Entries:
         snapshot = self._view.snapshot
-        return Metadata(
-            lambda: load_entries(self._store, snapshot.metadata_names, self._cipher), self._put_metadata
-        )
+        for problem in snapshot.metadata_problems:
+            raise problem
+        return load_entries(self._store, snapshot.metadata_names, self._cipher)
 
     def _put_metadata(self, entries: Entries) -> None:
         time_ms = self._next_time(None)
@@ -147,8 +173,8 @@ class Array:
     def scan(
         self, columns: Sequence[str] | None = None, where: str | None = None, region: Mapping[str, Any] | None = None,
         memory: int | str = "1GiB",
-    ) -> Iterator[Any]:  # fmt: skip
-        """Cells as record batches, in no particular order, with a bound on the memory in use."""
+    ) -> Any:  # fmt: skip
+        """Cells as a pyarrow.RecordBatchReader, in no particular order, with a bound on the memory in use."""
         from terrazzo.engine.reading import scan_batches  # noqa: PLC0415
 
         return scan_batches(self._view, self._request(columns, where, region, None), parse_size(memory))
@@ -197,11 +223,17 @@ class Array:
 
     # -- writing --------------------------------------------------------------------------------------
 
-    def write(self, data: Any, *, at: object = None, region: Mapping[str, Any] | None = None) -> None:
-        """Write cells under one commit. Sparse: any order, any size, Arrow, pandas, polars or a dict of arrays.
-        Dense: a dict of blocks, one value per cell of the region, or of the whole domain."""
-        from terrazzo.engine.write import write_dense, write_sparse  # noqa: PLC0415
+    def write(
+        self, data: Any, *, at: object = None, region: Mapping[str, Any] | None = None,
+        fragment_size: int | str | None = None,
+    ) -> None:  # fmt: skip
+        """Write cells under one commit. Sparse: any order, any size, Arrow, pandas, polars or a dict of arrays; batches
+        are gathered until they hold `fragment_size` (1 GiB), and then become a fragment.
+        Dense: a dict of blocks, one value per cell of the region, or of the whole domain; or columns with the
+        coordinates of all cells of a box."""
+        from terrazzo.engine.write import FRAGMENT_SIZE, write_dense, write_sparse  # noqa: PLC0415
 
+        size = FRAGMENT_SIZE if fragment_size is None else parse_size(fragment_size, "fragment_size")
         time_ms = self._next_time(at)
         snapshot = self._view.snapshot
         if self.schema.sparse:
@@ -210,7 +242,7 @@ class Array:
                     "region is for dense arrays: the cells of a sparse one bring coordinates"
                 )
             written = write_sparse(
-                self._store, self.schema, snapshot.schema_name, data, time_ms, self._cipher
+                self._store, self.schema, snapshot.schema_name, data, time_ms, self._cipher, size
             )
         else:
             columns, box = self._dense_input(data, region)
@@ -220,41 +252,30 @@ class Array:
         self._view = with_fragments(self._view, written)
 
     def _dense_input(self, data: Any, region: Mapping[str, Any] | None) -> tuple[dict[str, Column], Any]:
-        from terrazzo.engine.dense import check_box  # noqa: PLC0415
-        from terrazzo.engine.reading import dense_boxes  # noqa: PLC0415
+        from terrazzo.engine.dense import one_box, placed  # noqa: PLC0415
         from terrazzo.engine.region import parse_region  # noqa: PLC0415
-        from terrazzo.engine.tables import as_batches, columns_of  # noqa: PLC0415
+        from terrazzo.engine.tables import as_table, columns_of  # noqa: PLC0415
 
-        boxes = dense_boxes(parse_region(region, self.schema), self.schema)
-        if len(boxes) != 1:
-            raise InvalidRequestError(
-                "a dense write fills one box: give one range per dimension, inside the domain"
-            )
-        asked = {dim.name: (region or {}).get(dim.name) for dim in self.schema.dims}
-        for (low, high), dim in zip(boxes[0], self.schema.dims, strict=True):
-            ranges = parse_region({dim.name: asked[dim.name]}, self.schema).ranges[
-                self.schema.dims.index(dim)
-            ]
-            if ranges is not None and ranges[0] != (low, high):
-                check_box(
-                    tuple(
-                        ranges[0] if d is dim else b for d, b in zip(self.schema.dims, boxes[0], strict=True)
-                    ),
-                    self.schema,
-                )
-        names = [attr.name for attr in self.schema.attrs]
-        (table,) = as_batches(self._blocks(data, boxes[0]))
-        return columns_of(table, self.schema, names), boxes[0]
+        box = one_box(parse_region(region, self.schema), self.schema)
+        table = as_table(self._blocks(data, box), self.schema)
+        if table is None:
+            raise InvalidRequestError("there are no cells to write")
+        attrs, dims = [attr.name for attr in self.schema.attrs], [dim.name for dim in self.schema.dims]
+        if region is None and set(dims) <= set(table.schema.names):
+            return placed(columns_of(table, self.schema, [*dims, *attrs]), self.schema)
+        return columns_of(table, self.schema, attrs), box
 
     def _blocks(self, data: Any, box: Any) -> Any:
         """Blocks as flat columns."""
-        from terrazzo.engine.slicing import flat_cells  # noqa: PLC0415
+        from terrazzo.engine.slicing import flat_cells, is_block  # noqa: PLC0415
 
         attrs = {attr.name: attr for attr in self.schema.attrs}
         if not isinstance(data, Mapping):
-            if len(attrs) != 1 or hasattr(data, "__arrow_c_stream__") or hasattr(data, "schema"):
+            if len(attrs) != 1 or not is_block(data):
                 return data
             data = {next(iter(attrs)): data}
+        if any(dim.name in data for dim in self.schema.dims):
+            return data
         return {
             name: flat_cells(value, attrs[name], box) if name in attrs else value
             for name, value in data.items()
@@ -313,7 +334,7 @@ class Array:
         self._view = with_fragments(self._view, written)
 
     def evolve(
-        self, *, add: Sequence[Attr] = (), drop: Sequence[str] = (), extend_enum: Mapping[str, Any] | None = None,
+        self, *, add: Attr | Iterable[Attr] = (), drop: str | Iterable[str] = (), extend_enum: Mapping[str, Any] | None = None,
         add_enum: Mapping[str, Any] | None = None, expand_domain: Mapping[str, Any] | None = None,
         force: bool = False, at: object = None,
     ) -> None:  # fmt: skip
@@ -323,6 +344,112 @@ class Array:
             self._view, self._next_time(at), add=add, drop=drop, extend_enum=extend_enum, add_enum=add_enum,
             expand_domain=expand_domain, force=force,
         )  # fmt: skip
+
+    # -- maintenance ----------------------------------------------------------------------------------
+
+    def consolidate(
+        self, *, purge: bool = False, max_fragment_size: int | str | None = None, memory: int | str = "1GiB",
+        fragments: Sequence[str] | None = None, min_fragments: int = 2, max_fragments: int | None = None,
+        size_ratio: float = 0.0, steps: int | None = None, amplification: float = 1.0, since: object = None,
+        until: object = None, runner: Any = None, progress: Any = None, dry_run: bool = False,
+    ) -> Any:  # fmt: skip
+        """Bring fragments together; every instant reads as before, unless `purge` drops what is not shown now.
+        `dry_run` gives the plan of the first step and changes nothing."""
+        from terrazzo.engine.maintain import consolidate  # noqa: PLC0415
+        from terrazzo.engine.select import Selection  # noqa: PLC0415
+
+        selection = Selection(
+            min_fragments, max_fragments, size_ratio, steps, amplification,
+            0 if since is None else instant(since, "since"), FOREVER if until is None else instant(until, "until"),
+        )  # fmt: skip
+        size = None if max_fragment_size is None else parse_size(max_fragment_size, "max_fragment_size")
+        done = consolidate(
+            self._everything(), selection, fragments=fragments, purge=purge, memory=parse_size(memory),
+            max_fragment_size=size, runner=runner, progress=progress, dry_run=dry_run,
+        )  # fmt: skip
+        if not dry_run:
+            self.refresh()
+        return done
+
+    def consolidate_commits(self) -> None:
+        """All commit files into one, so that an open lists and reads few."""
+        from terrazzo.engine.compact import consolidate_commits  # noqa: PLC0415
+
+        self._require_writable()
+        consolidate_commits(self._view)
+
+    def consolidate_fragment_metadata(self) -> None:
+        """The footers of all fragments into one file, so that an open need not visit each fragment."""
+        from terrazzo.engine.compact import consolidate_fragment_metadata  # noqa: PLC0415
+
+        self._require_writable()
+        consolidate_fragment_metadata(self._view)
+
+    def consolidate_metadata(self) -> None:
+        """All metadata files into one."""
+        from terrazzo.engine.compact import consolidate_metadata  # noqa: PLC0415
+
+        self._require_writable()
+        consolidate_metadata(self._view)
+        self.refresh()
+
+    def vacuum(self, *, retain: int | str = "7d", dry_run: bool = False) -> Any:
+        """Remove what consolidation replaced, and what crashed writers left, if older than `retain`."""
+        from terrazzo.engine.vacuum import parse_age, vacuum  # noqa: PLC0415
+
+        self._require_writable()
+        report = vacuum(self._view, retain_ms=parse_age(retain), dry_run=dry_run)
+        if not dry_run:
+            self.refresh()
+        return report
+
+    def check(self, deep: bool = False) -> Any:
+        """What is wrong with the files, and where libtiledb would read something else; `deep` decodes every cell.
+        Nothing is changed. `terrazzo.check(uri)` looks at arrays that do not open."""
+        from terrazzo.engine.check import check_array  # noqa: PLC0415
+
+        return check_array(self._store, self._cipher, deep=deep)
+
+    def repair(self, dry_run: bool = True, *, damaged_fragments: bool = False) -> Any:
+        """Set aside what is torn, beside the array in `<uri>.quarantine`, and finish what was interrupted. No
+        committed cell goes, unless `damaged_fragments` gives up fragments that cannot be read.
+        A dry run tells what would be done. `terrazzo.repair(uri)` mends arrays that do not open."""
+        from terrazzo.engine.repair import repair_array  # noqa: PLC0415
+
+        self._require_writable()
+        report = repair_array(self._store, self._cipher, dry_run=dry_run, damaged_fragments=damaged_fragments)
+        if not dry_run:
+            self.refresh()
+        return report
+
+    def restore(self, at: object, *, memory: int | str = "1GiB") -> None:
+        """Show again the cells that the array showed at an instant, under one new commit: the history is kept. The
+        schema stays as it is now, and so does the metadata; attributes added since get their fill values."""
+        from terrazzo.engine.restore import restore  # noqa: PLC0415
+
+        at_ms = instant(at)
+        self._look_again()
+        self._view = restore(self._view, at_ms, self._next_time(None), parse_size(memory))
+
+    def delete_fragments(self, since: object = None, until: object = None, *, dry_run: bool = False) -> Any:
+        """Remove whole fragments whose times lie between two instants, both included, and with them their history.
+        A dry run tells which."""
+        from terrazzo.engine.removal import delete_fragments  # noqa: PLC0415
+
+        if since is None and until is None:
+            raise InvalidRequestError("say since= or until=; since=0 removes every fragment")
+        first = 0 if since is None else instant(since, "since")
+        last = FOREVER if until is None else instant(until, "until")
+        report = delete_fragments(self._everything(), first, last, dry_run=dry_run)
+        if not dry_run:
+            self.refresh()
+        return report
+
+    def _everything(self) -> View:
+        """All that is committed, whatever its time."""
+        self._require_writable()
+        snapshot = take_snapshot(self._store, Window(0, FOREVER), self._cipher)
+        return self._view.following(snapshot)
 
     def _where(self, where: str) -> Any:
         from terrazzo.engine.where import parse_where  # noqa: PLC0415

@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from terrazzo.engine.buffers import numbers
 from terrazzo.engine.columns import Column, concat
-from terrazzo.engine.order import argsort, equals_previous, sort_keys
+from terrazzo.engine.order import sort_cells, sort_keys
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.region import everything
 from terrazzo.engine.snapshot import Window, take_snapshot
@@ -35,6 +36,8 @@ def changes(view: View, since_ms: int, until_ms: int) -> Any:
         raise InvalidRequestError("a dense array has no change feed; read it at both instants and compare")
     after = View(view.store, take_snapshot(view.store, Window(0, until_ms), view.cipher), view.cipher)
     before = View(view.store, take_snapshot(view.store, Window(0, since_ms), view.cipher), view.cipher)
+    for seen in (before, after):
+        seen.snapshot.require_sound()
     schema = after.schema
     before = before.following(replace(before.snapshot, schema=schema, schema_name=after.snapshot.schema_name))
     old, new = _cells(before, schema), _cells(after, schema)
@@ -45,7 +48,7 @@ def changes(view: View, since_ms: int, until_ms: int) -> Any:
         kinds, cells = _difference(old, new, schema)
     batch = to_batch(cells, names, schema)
     table = pa.Table.from_batches([batch], result_schema(names, schema))
-    labels = pa.array(["insert", "delete", "update_before", "update_after"]).take(pa.array(kinds))
+    labels = pa.array(["insert", "delete", "update_before", "update_after"]).take(numbers(kinds))
     return table.add_column(0, pa.field(CHANGE, pa.string(), nullable=False), labels)
 
 
@@ -75,9 +78,8 @@ def _difference(
     both = {name: concat([old[name], new[name]]) for name in old}
     n_old = len(old[schema.dims[0].name])
     keys = sort_keys([both[dim.name] for dim in schema.dims], schema, "row-major")
-    order = argsort(keys)
-    order = np.arange(len(keys[0])) if order is None else order
-    same = equals_previous(keys, order)  # stable: the old cell of a pair comes first
+    index, same = sort_cells(keys)  # stable: the old cell of a pair comes first
+    order = np.arange(len(keys[0])) if index is None else index
     seconds = np.flatnonzero(same)
     pairs_old, pairs_new = order[seconds - 1], order[seconds]
     paired = np.zeros(len(order), bool)
@@ -90,15 +92,15 @@ def _difference(
     kinds[n_old:][~paired[n_old:]] = INSERT
     kinds[pairs_old[differs]] = BEFORE
     kinds[pairs_new[differs]] = AFTER
-    index = order[kinds[order] >= 0]
-    return kinds[index], {name: column.take(index) for name, column in both.items()}
+    changed = order[kinds[order] >= 0]
+    return kinds[changed], {name: column.take(changed) for name, column in both.items()}
 
 
 def _differs(column: Column, first: Any, second: Any) -> Any:
     """Whether two cells of a column hold other bytes: NaN equals itself, and a null whatever lies under it."""
     if column.offsets is not None:
         cells = column.binary()
-        unequal = pc.not_equal(cells.take(pa.array(first)), cells.take(pa.array(second))).to_numpy(
+        unequal = pc.not_equal(cells.take(numbers(first)), cells.take(numbers(second))).to_numpy(
             zero_copy_only=False
         )
     else:

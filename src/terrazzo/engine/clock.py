@@ -6,7 +6,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
@@ -17,6 +17,12 @@ from terrazzo.format.versions import WRITTEN
 FOREVER = (1 << 64) - 1
 _PATIENCE_MS = 20
 _COUNTED = re.compile(r"[0-7][0-9a-f]{7}")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOMENT = re.compile(
+    r"\s*(\d{4}(?:-\d\d(?:-\d\d)?)?)(?:[T ](\d\d(?::\d\d(?::\d\d(?:\.\d{1,18})?)?)?)(Z|[+-]\d\d(?::?\d\d)?)?)?\s*",
+    re.ASCII,
+)
 
 _lock = threading.Lock()
 _KEPT = 1000
@@ -45,7 +51,9 @@ def instant(value: object, what: str = "at") -> int:
             raise InvalidRequestError(f"{what}={value!r} is not an instant: milliseconds since 1970 expected")
         return int(value)
     if isinstance(value, np.datetime64):
-        return int(value.astype("datetime64[ms]").astype(np.int64))
+        if np.isnat(value):
+            raise InvalidRequestError(f"{what}={value!r} is not an instant")
+        return instant(int(value.astype("datetime64[ms]").astype(np.int64)), what)
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -56,10 +64,25 @@ def instant(value: object, what: str = "at") -> int:
             ) from None
     if isinstance(value, datetime):
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return int(aware.timestamp() * 1000)
+        return instant((aware - _EPOCH) // timedelta(milliseconds=1), what)
     raise InvalidRequestError(
         f"{what}={value!r} is not an instant: use milliseconds, a datetime, or ISO 8601 text"
     )
+
+
+def moment(text: str) -> np.datetime64:
+    """ISO 8601 text, exact to its last digit; a zone becomes UTC. ValueError if it is none."""
+    match = _MOMENT.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    day, clock, zone = match.groups()
+    exact = np.datetime64(f"{day}T{clock}" if clock else day)
+    if str(exact)[:4] != day[:4]:
+        raise ValueError(text)  # so many digits that 64 bits do not reach from 1970 to there
+    if zone and zone != "Z":
+        minutes = int(zone[1:3]) * 60 + int(zone[3:].removeprefix(":") or 0)
+        exact -= np.timedelta64(minutes if zone[0] == "+" else -minutes, "m")
+    return exact
 
 
 def as_text(ms: int) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from terrazzo.engine.buffers import binaries, bools, numbers
 from terrazzo.format.datatypes import Datatype
 
 Mask = NDArray[np.bool_]
@@ -48,13 +48,13 @@ class Column:
         validity = None if self.validity is None else self.validity[index]
         if self.offsets is None:
             return Column(self.values.take(index, axis=0), None, validity)
-        return of_binary(self.binary().take(pa.array(index)), validity)
+        return of_binary(self.binary().take(numbers(index)), validity)
 
     def filter(self, mask: Mask) -> "Column":
         validity = None if self.validity is None else self.validity[mask]
         if self.offsets is None:
             return Column(self.values[mask], None, validity)
-        return of_binary(self.binary().filter(pa.array(mask)), validity)
+        return of_binary(self.binary().filter(bools(mask)), validity)
 
     def slice(self, start: int, stop: int) -> "Column":
         validity = None if self.validity is None else self.validity[start:stop]
@@ -74,10 +74,12 @@ class Column:
             validity[mask] = value is not None
         raw = b"" if value is None else value
         if self.offsets is not None:
+            import pyarrow.compute as pc  # noqa: PLC0415  # takes a while to import, and few need it
+
             replaced = pc.replace_with_mask(
                 self.binary(),
-                pa.array(mask),
-                pa.array([raw], pa.large_binary()).take(pa.array(np.zeros(int(mask.sum()), np.int64))),
+                bools(mask),
+                binaries([raw]).take(numbers(np.zeros(int(mask.sum()), np.int64))),
             )
             return of_binary(replaced, validity)
         values = self.values.copy()

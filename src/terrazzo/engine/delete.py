@@ -12,7 +12,17 @@ from terrazzo.engine.commit import commit_condition, commit_records, condition_r
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.history import stored_hits
 from terrazzo.engine.plan import Request, plan_scan
-from terrazzo.engine.predicate import FALSE, Predicate, evaluate, fields_of, to_condition
+from terrazzo.engine.predicate import (
+    FALSE,
+    All,
+    Predicate,
+    Some,
+    Test,
+    compares_first_only,
+    evaluate,
+    fields_of,
+    to_condition,
+)
 from terrazzo.engine.region import everything
 from terrazzo.engine.session import check_names, reaching, with_change
 from terrazzo.engine.snapshot import StoredCondition
@@ -22,6 +32,7 @@ from terrazzo.engine.write import sparse_fragment
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.attribute import Attr
 from terrazzo.format.commits import Commit, DeleteCommit
+from terrazzo.format.condition import Op
 from terrazzo.format.keys import CommitKind
 from terrazzo.format.ledgers import WriteRecord
 
@@ -43,6 +54,7 @@ def plan_delete(view: View, where: Predicate, time_ms: int) -> Removal:
         )
     check_names(view, fields_of(where), time_ms)
     _check_fragments(view, where, time_ms)
+    _check_characters(view, where)
     body = DeleteCommit.of(to_condition(where, view.schema))
     return Removal(body, _spared(view, where, body, time_ms))
 
@@ -57,6 +69,20 @@ def _check_fragments(view: View, where: Predicate, time_ms: int) -> None:
                 f"{', '.join(map(repr, sorted(lacking)))} was added after {fragment.name} was written, and a delete "
                 f"by it would remove all of that fragment's cells in other readers; consolidate first"
             )
+
+
+def _check_characters(view: View, where: Predicate) -> None:
+    match where:
+        case Test(op, name) if op in {Op.LT, Op.LE, Op.GT, Op.GE} and compares_first_only(
+            view.schema.field(name)
+        ):
+            raise InvalidRequestError(
+                f"{name!r} is CHAR of a fixed length, and of those libtiledb compares the first character only; "
+                f"delete with = or IN instead"
+            )
+        case All(children) | Some(children):
+            for child in children:
+                _check_characters(view, child)
 
 
 def _spared(view: View, where: Predicate, body: DeleteCommit, time_ms: int) -> dict[str, Column] | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from terrazzo.engine.columns import Column, Mask, concat
 from terrazzo.engine.fetch import FragmentReader
+from terrazzo.engine.region import Region
 from terrazzo.engine.runner import run_all
 from terrazzo.engine.sparse import absent
 from terrazzo.engine.view import View
@@ -38,12 +39,47 @@ def domain_box(schema: Schema) -> Box:
 def check_box(box: Box, schema: Schema) -> Box:
     for (low, high), (first, last), dim in zip(box, domain_box(schema), schema.dims, strict=True):
         if low > high:
-            raise InvalidRequestError(f"the range of {dim.name!r} is empty: {low} is above {high}")
+            raise InvalidRequestError(f"nothing is selected of {dim.name!r}: {low} is above {high}")
         if low < first or high > last:
-            raise InvalidRequestError(
-                f"{dim.name!r} goes from {first} to {last}; {low} to {high} lies outside"
-            )
+            outside = f"{low} to {high} lies" if low != high else f"{low} lies"
+            raise InvalidRequestError(f"{dim.name!r} goes from {first} to {last}; {outside} outside")
     return box
+
+
+def one_box(region: Region, schema: Schema) -> Box:
+    """The box that a region is; an error where it is several, none, or reaches beyond the domain."""
+    box = []
+    for ranges, (first, last), dim in zip(region.ranges, domain_box(schema), schema.dims, strict=True):
+        chosen = ((first, last),) if ranges is None else ranges
+        if len(chosen) != 1:
+            raise InvalidRequestError(
+                f"a dense write fills one box: give one range of {dim.name!r}, not {len(chosen)}"
+            )
+        low, high = chosen[0]
+        box.append((first if low is None else int(low), last if high is None else int(high)))
+    return check_box(tuple(box), schema)
+
+
+def placed(columns: Mapping[str, Column], schema: Schema) -> tuple[dict[str, Column], Box]:
+    """Cells that come with coordinates, in row-major order, and the box that they fill."""
+    coords = [columns[dim.name].values for dim in schema.dims]
+    n = len(coords[0])
+    if not n:
+        raise InvalidRequestError("there are no cells to write")
+    box = check_box(tuple((int(each.min()), int(each.max())) for each in coords), schema)
+    shape = shape_of(box)
+    place = np.zeros(n, np.int64)
+    if prod(shape) == n:
+        for each, (low, _), size in zip(coords, box, shape, strict=True):
+            place = place * size + (each - each.dtype.type(low)).astype(np.int64)
+    source = np.full(n, -1, np.int64)
+    source[place] = np.arange(n)
+    if prod(shape) != n or (source < 0).any():
+        raise InvalidRequestError(
+            f"{n} cells do not fill the box of {' × '.join(map(str, shape))} that they span; a dense array is "
+            f"written box by box"
+        )
+    return {attr.name: columns[attr.name].take(source) for attr in schema.attrs}, box
 
 
 def meet(one: Box, other: Box) -> Box | None:
@@ -56,9 +92,8 @@ def tile_box(place: Sequence[int], schema: Schema) -> Box:
     edges = []
     for index, dim in zip(place, schema.dims, strict=True):
         assert dim.domain is not None
-        assert dim.tile is not None
-        low = int(dim.domain[0]) + index * int(dim.tile)
-        edges.append((low, low + int(dim.tile) - 1))
+        low = int(dim.domain[0]) + index * dim.extent
+        edges.append((low, low + dim.extent - 1))
     return tuple(edges)
 
 
@@ -175,7 +210,7 @@ def _read_fixed(view: View, layers: list[_Layer], box: Box, attr: Attr) -> Colum
 
 def _unfolded(cells: NDArray[Any], schema: Schema, cell: tuple[int, ...]) -> NDArray[Any]:
     """The cells of a whole tile as a box, whichever order they are stored in."""
-    extents = tuple(int(dim.tile) for dim in schema.dims if dim.tile is not None)
+    extents = tuple(dim.extent for dim in schema.dims)
     if schema.cell_order is Layout.COL_MAJOR:
         turned = cells.reshape(*extents[::-1], *cell)
         axes = tuple(range(len(extents)))[::-1]
@@ -221,7 +256,9 @@ def coordinates(box: Box, schema: Schema, names: Sequence[str]) -> dict[str, Col
     shape, found = shape_of(box), {}
     for axis, (dim, (low, high)) in enumerate(zip(schema.dims, box, strict=True)):
         if dim.name in names:
-            line = np.arange(low, high + 1).astype(dim.datatype.dtype)
+            # Counted in 64 bits that wrap: arange itself turns numbers beyond int64 into floats.
+            count = np.arange(high - low + 1, dtype=np.uint64) + np.uint64(low % (1 << 64))
+            line = (count if dim.datatype.is_unsigned else count.view(np.int64)).astype(dim.datatype.dtype)
             spread = line.reshape([-1 if each == axis else 1 for each in range(len(shape))])
             found[dim.name] = Column(np.ascontiguousarray(np.broadcast_to(spread, shape)).reshape(-1))
     return found

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from terrazzo.engine.columns import Column, Mask
 from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.runner import run_all
-from terrazzo.engine.statistics import add_statistics
+from terrazzo.engine.statistics import Kind, TileStatistics, tile_statistics, with_statistics
 from terrazzo.format import keys
 from terrazzo.format.attribute import Attr
 from terrazzo.format.bounds import Bound, BoundsTable
@@ -71,12 +72,9 @@ class _Field:
 
     name: str
     column: Column
-    datatype: Datatype
-    cell_val_num: int
     files: keys.DataFiles
     values: TileCodec
-    nullable: bool
-    extremes: bool
+    kind: Kind
 
 
 def encode_sparse(
@@ -87,7 +85,7 @@ def encode_sparse(
     n_cells = len(columns[schema.dims[0].name])
     starts = np.arange(0, n_cells, schema.capacity, dtype=np.int64)
     slots = Slots(len(schema.attrs), len(schema.dims), TIMESTAMPS in columns, DELETE_TIMESTAMPS in columns)
-    leaves = BoundsTable([_tile_bounds(columns[dim.name], starts) for dim in schema.dims])
+    leaves = BoundsTable([tile_bounds(columns[dim.name], starts) for dim in schema.dims])
     footer = _footer(schema_name, slots, dense=False, domain=leaves.whole(), n_tiles=len(starts),
                      last=n_cells - int(starts[-1]))  # fmt: skip
     return _encode(name, schema, footer, RTree(leaves), columns, starts, None, processed, cipher)
@@ -123,20 +121,11 @@ def _encode(
     jobs: list[Callable[[], None]] = []
     prepared = []
     for slot, item in _fields(schema, slots, columns, cipher):
-        prepared.append((slot, item, _prepare(item, schema, starts, cipher, jobs)))
-
-        def summarise(slot: int = slot, item: _Field = item) -> None:
-            metadata[slot] = add_statistics(
-                metadata[slot], item.column, starts, item.datatype, item.cell_val_num,
-                nullable=item.nullable, extremes=item.extremes, counted=counted,
-            )  # fmt: skip
-
-        jobs.append(summarise)
+        prepared.append((slot, item, _prepare(item, schema, starts, counted, cipher, jobs)))
     run_all(jobs)
     for slot, item, encoded in prepared:
-        fixed, var, validity = encoded
-        metadata[slot] = _with_offsets(metadata[slot], encoded, item, starts)
-        for place, file in enumerate((fixed, var, validity)):
+        metadata[slot] = _slot(encoded, item, starts)
+        for place, file in enumerate((encoded.fixed, encoded.var, encoded.validity)):
             if file is not None:
                 files[file.name] = file.pieces
                 sizes[place][slot] = file.size
@@ -171,7 +160,8 @@ def _fields(
     for name, slot in hidden:
         codec = TileCodec(schema.coords_filters, Datatype.UINT64, 8, cipher=cipher)
         files = keys.DataFiles.of(_DELETE_FILES[name].removesuffix(".tdb"))
-        found.append((slot, _Field(name, columns[name], Datatype.UINT64, 1, files, codec, False, True)))
+        kind = Kind(Datatype.UINT64, 1, nullable=False, extremes=True)
+        found.append((slot, _Field(name, columns[name], files, codec, kind)))
     return found
 
 
@@ -180,78 +170,93 @@ def _field(
 ) -> _Field:
     size = field.datatype.size
     cell = size if field.is_var else size * field.cell_val_num
-    codec = TileCodec(schema.filters_of(field), field.datatype, cell, var=field.is_var, cipher=cipher)
-    attr = isinstance(field, Attr)
-    return _Field(
-        field.name, column, field.datatype, VAR if field.is_var else field.cell_val_num, files, codec,
-        nullable=attr and field.nullable, extremes=attr,
+    codec = TileCodec(
+        schema.filters_of(field), field.datatype, cell, var=field.is_var, cipher=cipher,
+        schema_version=schema.version,
     )  # fmt: skip
+    attr = isinstance(field, Attr)
+    cell_val_num = VAR if field.is_var else field.cell_val_num
+    kind = Kind(field.datatype, cell_val_num, nullable=attr and field.nullable, extremes=attr)
+    return _Field(field.name, column, files, codec, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """The files of a field on their way, and the statistics of its tiles, a run of them per job."""
+
+    fixed: _Encoded
+    var: _Encoded | None
+    validity: _Encoded | None
+    statistics: list[TileStatistics | None]
 
 
 def _prepare(
-    item: _Field, schema: Schema, starts: Starts, cipher: Aes256Gcm | None, jobs: list[Callable[[], None]]
-) -> tuple[_Encoded, _Encoded | None, _Encoded | None]:
-    """Append the jobs that encode a field's tiles; the pieces are there once they have run."""
+    item: _Field, schema: Schema, starts: Starts, counted: Mask | None, cipher: Aes256Gcm | None,
+    jobs: list[Callable[[], None]],
+) -> _Prepared:  # fmt: skip
+    """Append the jobs that encode a field's tiles; all is there once they have run."""
     n, column = len(starts), item.column
     ends = np.append(starts[1:], len(column))
-    fixed = _Encoded(item.files.fixed, [b""] * n)
-    var = _Encoded(item.files.var, [b""] * n) if column.offsets is not None else None
-    validity = _Encoded(item.files.validity, [b""] * n) if item.nullable else None
+    tile_size = max(column.nbytes // max(n, 1), 1)
+    step = max(1, _TILES_PER_JOB_SIZE // tile_size)
+    prepared = _Prepared(
+        _Encoded(item.files.fixed, [b""] * n),
+        _Encoded(item.files.var, [b""] * n) if column.offsets is not None else None,
+        _Encoded(item.files.validity, [b""] * n) if item.kind.nullable else None,
+        [None] * -(-n // step),
+    )
     offsets_codec = TileCodec(schema.offsets_filters, Datatype.UINT64, 8, cipher=cipher)
     validity_codec = TileCodec(schema.validity_filters, Datatype.UINT8, 1, cipher=cipher)
     flags = None
-    if validity is not None:
+    if item.kind.nullable:
         flags = np.ones(len(column), np.uint8) if column.validity is None else column.validity.view(np.uint8)
 
-    def encode(first: int, last: int) -> None:
+    def encode(tile: int) -> None:
+        a, b = int(starts[tile]), int(ends[tile])
+        if column.offsets is None:
+            prepared.fixed.pieces[tile] = item.values.encode(_bytes(column.values[a:b]))
+        else:
+            assert prepared.var is not None
+            places = column.offsets[a : b + 1]
+            relative = (places[:-1] - places[0]).view(np.uint64)
+            values = _bytes(column.values[places[0] : places[-1]])
+            prepared.var.pieces[tile] = item.values.encode(values, relative)
+            prepared.fixed.pieces[tile] = (
+                PLACEHOLDER_OFFSETS if item.values.holds_offsets else offsets_codec.encode(_bytes(relative))
+            )
+        if prepared.validity is not None and flags is not None:
+            prepared.validity.pieces[tile] = validity_codec.encode(flags[a:b])
+
+    def run(job: int) -> None:
+        first, last = job * step, min((job + 1) * step, n)
         for tile in range(first, last):
-            a, b = int(starts[tile]), int(ends[tile])
-            if column.offsets is None:
-                fixed.pieces[tile] = item.values.encode(_bytes(column.values[a:b]))
-            else:
-                assert var is not None
-                places = column.offsets[a : b + 1]
-                relative = (places[:-1] - places[0]).view(np.uint64)
-                var.pieces[tile] = item.values.encode(_bytes(column.values[places[0] : places[-1]]), relative)
-                fixed.pieces[tile] = (
-                    PLACEHOLDER_OFFSETS
-                    if item.values.holds_offsets
-                    else offsets_codec.encode(_bytes(relative))
-                )
-            if validity is not None and flags is not None:
-                validity.pieces[tile] = validity_codec.encode(flags[a:b])
+            encode(tile)
+        a, b = int(starts[first]), int(ends[last - 1])
+        prepared.statistics[job] = tile_statistics(
+            column.slice(a, b), starts[first:last] - a, item.kind, None if counted is None else counted[a:b]
+        )
 
-    tile_size = max(column.nbytes // max(n, 1), 1)
-    step = max(1, _TILES_PER_JOB_SIZE // tile_size)
-    jobs += [lambda a=a: encode(a, min(a + step, n)) for a in range(0, n, step)]  # type: ignore[misc]
-    return fixed, var, validity
+    jobs += [partial(run, job) for job in range(len(prepared.statistics))]
+    return prepared
 
 
-def _with_offsets(
-    slot: SlotMetadata,
-    encoded: tuple[_Encoded, _Encoded | None, _Encoded | None],
-    item: _Field,
-    starts: Starts,
-) -> SlotMetadata:
-    fixed, var, validity = encoded
-    changes: dict[str, Any] = {"tile_offsets": fixed.offsets}
-    if var is not None:
+def _slot(encoded: _Prepared, item: _Field, starts: Starts) -> SlotMetadata:
+    changes: dict[str, Any] = {"tile_offsets": encoded.fixed.offsets}
+    if encoded.var is not None:
         assert item.column.offsets is not None
         edges = item.column.offsets[np.append(starts, len(item.column))]
-        changes |= {"var_offsets": var.offsets, "var_sizes": np.diff(edges).astype(np.uint64)}
-    if validity is not None:
-        changes["validity_offsets"] = validity.offsets
-    return SlotMetadata(
-        **{name: getattr(slot, name) for name in ("mins", "maxes", "sums", "null_counts", "statistics")},
-        **changes,
-    )
+        changes |= {"var_offsets": encoded.var.offsets, "var_sizes": np.diff(edges).astype(np.uint64)}
+    if encoded.validity is not None:
+        changes["validity_offsets"] = encoded.validity.offsets
+    runs = [run for run in encoded.statistics if run is not None]
+    return with_statistics(SlotMetadata(**changes), runs, item.kind)
 
 
 def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
-def _tile_bounds(column: Column, starts: Starts) -> tuple[NDArray[Any], NDArray[Any]]:
+def tile_bounds(column: Column, starts: Starts) -> tuple[NDArray[Any], NDArray[Any]]:
     if column.offsets is None:
         return np.minimum.reduceat(column.values, starts), np.maximum.reduceat(column.values, starts)
     import pyarrow.compute as pc  # noqa: PLC0415

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from terrazzo.engine.clock import new_name, reach, unique
 from terrazzo.engine.view import View, same_cells
 from terrazzo.errors import InvalidRequestError
@@ -21,6 +23,7 @@ from terrazzo.storage.base import Store
 
 def put_schema(store: Store, schema: Schema, time_ms: int, cipher: Aes256Gcm | None) -> tuple[str, Schema]:
     """Store a schema and the enumerations that it has and no file has yet; the schema's own put comes last."""
+    _check_labels(schema)
     files = dict(schema.enum_files)
     for name, enum in schema.enums.items():
         if name not in files:
@@ -34,8 +37,20 @@ def put_schema(store: Store, schema: Schema, time_ms: int, cipher: Aes256Gcm | N
     return name, stored
 
 
+def _check_labels(schema: Schema) -> None:
+    """That every attribute can count the labels of its enumeration."""
+    for attr in schema.attrs:
+        if attr.enum in schema.enums:
+            most, n = int(np.iinfo(attr.datatype.dtype).max) + 1, len(schema.enums[attr.enum])
+            if n > most:
+                raise InvalidRequestError(
+                    f"{attr.name!r} is {attr.datatype.name} and counts up to {most} labels; "
+                    f"{attr.enum!r} would have {n}"
+                )
+
+
 def evolve(
-    view: View, time_ms: int, *, add: Iterable[Attr] = (), drop: Iterable[str] = (),
+    view: View, time_ms: int, *, add: Attr | Iterable[Attr] = (), drop: str | Iterable[str] = (),
     extend_enum: Mapping[str, Any] | None = None, add_enum: Mapping[str, Any] | None = None,
     expand_domain: Mapping[str, Any] | None = None, force: bool = False,
 ) -> View:  # fmt: skip
@@ -46,6 +61,8 @@ def evolve(
         raise InvalidRequestError(
             f"at={time_ms} is not after the present schema, which is of {newest.end_ms}; nobody would see the change"
         )
+    add = [add] if isinstance(add, Attr) else list(add)
+    drop = [drop] if isinstance(drop, str) else list(drop)
     enums, files = dict(schema.enums), dict(schema.enum_files)
     for name, values in (add_enum or {}).items():
         if name in enums:
@@ -65,11 +82,11 @@ def evolve(
         attrs.append(attr)
     for name in drop:
         schema.attr(name)
-        if not force:
-            _check_untested(view, name)
         attrs = [attr for attr in attrs if attr.name != name]
     if not attrs:
         raise InvalidRequestError("an array keeps at least one attribute")
+    for name in () if force else drop:
+        _check_untested(view, name)
     current = _expanded(schema, expand_domain)
     if (attrs, enums, current) == (list(schema.attrs), schema.enums, schema.current_domain):
         raise InvalidRequestError("nothing to change: give add, drop, extend_enum, add_enum or expand_domain")
@@ -107,12 +124,13 @@ def _expanded(schema: Schema, wanted: Mapping[str, Any] | None) -> Any:
     current = schema.current_domain
     if current is None:
         raise InvalidRequestError("the array has no current domain: it is as large as its domain")
-    ranges: dict[str, Any] = {}
-    for dim, (low, high) in zip(schema.dims, current, strict=True):
-        new = wanted.get(dim.name, (low, high))
-        if new[0] > low or new[1] < high:
+    ranges = {
+        dim.name: wanted.get(dim.name, bounds) for dim, bounds in zip(schema.dims, current, strict=True)
+    }
+    expanded: Any = as_current_domain(ranges, schema.dims)
+    for dim, (low, high), (first, last) in zip(schema.dims, current, expanded, strict=True):
+        if first > low or last < high:
             raise InvalidRequestError(
                 f"the current domain of {dim.name!r} is {low!r} to {high!r} and can only grow"
             )
-        ranges[dim.name] = tuple(new)
-    return as_current_domain(ranges, schema.dims)
+    return expanded

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.engine.columns import Column
-from terrazzo.engine.fragments import Fragment, Sections
+from terrazzo.engine.fragments import LARGEST, Fragment, Sections
 from terrazzo.engine.runner import run_all
 from terrazzo.errors import ConflictError, CorruptionError, FormatError, MissingObjectError
 from terrazzo.format import keys, versions
@@ -36,6 +36,7 @@ _HIDDEN = {
 Tiles = NDArray[np.int64]
 Job = Callable[[], None]
 _JOB_SIZE = 1 << 20
+_MOST_STRINGS = 1 << 29  # of a tile that holds its offsets: they take 32 bits' worth of bytes
 _COMPRESSORS = frozenset(
     {
         FilterCode.GZIP,
@@ -56,13 +57,28 @@ class _File:
     codec: TileCodec
     offsets: NDArray[np.uint64]
     size: int
+    uri: str
 
     def spans(self, tiles: Tiles) -> list[tuple[int, int]]:
+        starts, sizes = self._places(tiles)
+        return list(zip(starts.tolist(), sizes.tolist(), strict=True))
+
+    def room(self, tiles: Tiles, size: int, repeats: int = 1) -> NDArray[np.uint8]:
+        """Space for what these tiles decode to, if the bytes stored of them can become that many.
+
+        `repeats`: how often a byte may count; in a dictionary all cells can be one string.
+        """
+        stored = int(self._places(tiles)[1].sum())
+        if size > min(stored * self.codec.expansion * repeats, LARGEST):
+            raise CorruptionError(f"{stored} bytes cannot hold {size} bytes of cells", key=self.uri)
+        return np.empty(size, np.uint8)
+
+    def _places(self, tiles: Tiles) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         ends = np.append(self.offsets[1:], np.uint64(self.size))[tiles]
         starts = self.offsets[tiles]
-        if (ends < starts).any():
-            raise CorruptionError(f"the tiles of {self.name} overlap or lie outside its {self.size} bytes")
-        return list(zip(starts.tolist(), (ends - starts).tolist(), strict=True))
+        if (ends < starts).any() or (ends > self.size).any() or self.size >> 62:
+            raise CorruptionError(f"the tiles overlap or lie outside of {self.size} bytes", key=self.uri)
+        return starts, ends - starts
 
 
 class FragmentReader:
@@ -167,7 +183,7 @@ class FragmentReader:
             return self._prepare_joint(field, tiles, jobs)
         cells = self.cells[tiles]
         files = self._files(name)
-        validity = np.empty(int(cells.sum()), np.uint8) if self._nullable(field) else None
+        validity = files[-1].room(tiles, int(cells.sum())) if self._nullable(field) else None
         if validity is not None:
             jobs += self._decode(files[-1], tiles, cells, validity)
         if field is not None and field.is_var:
@@ -175,7 +191,7 @@ class FragmentReader:
             return lambda: Column(values, offsets, None if validity is None else validity != 0)
         datatype = Datatype.UINT64 if field is None else field.datatype
         per_cell = 1 if field is None else field.cell_val_num
-        raw = np.empty(int(cells.sum()) * per_cell * datatype.size, np.uint8)
+        raw = files[0].room(tiles, int(cells.sum()) * per_cell * datatype.size)
         jobs += self._decode(files[0], tiles, cells * (per_cell * datatype.size), raw)
         values = raw.view(datatype.dtype)
         if per_cell > 1:
@@ -188,12 +204,15 @@ class FragmentReader:
         fixed, var = files[0], files[1]
         slot = self._slot_of_file[fixed.name]
         sizes = self.sections.per_tile(Section.VAR_SIZES, slot)[tiles].astype(np.int64)
-        total = int(sizes.sum())
-        if total > 1 << 40:
-            raise CorruptionError(f"{var.name} claims {total} bytes of values", key=self._uri(var.name))
-        values = np.empty(total, np.uint8)
+        if var.codec.holds_offsets:
+            if len(cells) and int(cells.max()) > _MOST_STRINGS:
+                raise CorruptionError(f"a tile of {int(cells.max())} strings", key=var.uri)
+            values = var.room(tiles, int(sizes.sum()), int(cells.sum()))
+        else:
+            values = var.room(tiles, int(sizes.sum()))
+            fixed.room(tiles, int(cells.sum()) * 8)
         offsets = np.empty(int(cells.sum()) + 1, np.int64)
-        offsets[-1] = total
+        offsets[-1] = len(values)
         bases = np.cumsum(sizes) - sizes
         firsts = np.cumsum(cells) - cells
 
@@ -228,12 +247,12 @@ class FragmentReader:
         """Before format 5 the coordinates of all dimensions share a file, as x,y,x,y… or x,x,…,y,y,…"""
         n_dims, place = len(self.schema.dims), self.schema.dims.index(dim)
         cells = self.cells[tiles]
+        file = self._files(dim.name)[0]
+        file.room(tiles, int(cells.sum()) * n_dims * dim.datatype.size)
         out = np.empty(int(cells.sum()), dim.datatype.dtype)
         firsts = np.cumsum(cells) - cells
         compressed = any(each.code in _COMPRESSORS for each in self.schema.coords_filters.filters)
         zipped = self.fragment.version < versions.COORDS_UNZIPPED and not compressed
-
-        file = self._files(dim.name)[0]
 
         def one(which: int, stored: Any) -> None:
             n = int(cells[which])
@@ -273,11 +292,13 @@ class FragmentReader:
         if isinstance(field, Dim):
             index = schema.dims.index(field)
             names = keys.dimension_files(index, name, version)
-            joint = len(schema.dims) if version < versions.SPLIT_DIMENSIONS else 1
+            together = version < versions.SPLIT_DIMENSIONS
+            joint = len(schema.dims) if together else 1
+            filters = schema.coords_filters if together else schema.filters_of(field)
         else:
             index = schema.attrs.index(field)
             names, joint = keys.attribute_files(index, name, version), 1
-        filters = schema.coords_filters if joint > 1 else schema.filters_of(field)
+            filters = schema.filters_of(field)
         size = field.datatype.size
         if not field.is_var:
             codec = TileCodec(
@@ -286,7 +307,10 @@ class FragmentReader:
             files = [self._file(names.fixed, codec, Section.TILE_OFFSETS, slot, footer.file_sizes)]
         else:
             offsets = TileCodec(schema.offsets_filters, Datatype.UINT64, 8, version, cipher=self.cipher)
-            values = TileCodec(filters, field.datatype, size, version, var=True, cipher=self.cipher)
+            values = TileCodec(
+                filters, field.datatype, size, version, var=True, cipher=self.cipher,
+                schema_version=schema.version,
+            )  # fmt: skip
             self._slot_of_file[names.fixed] = slot
             files = [
                 self._file(names.fixed, offsets, Section.TILE_OFFSETS, slot, footer.file_sizes),
@@ -302,7 +326,7 @@ class FragmentReader:
     def _file(
         self, name: str, codec: TileCodec, section: Section, slot: int, sizes: tuple[int, ...]
     ) -> _File:
-        return _File(name, codec, self.sections.per_tile(section, slot), sizes[slot])
+        return _File(name, codec, self.sections.per_tile(section, slot), sizes[slot], self._uri(name))
 
     def _uri(self, name: str) -> str:
         return f"{self.store.uri}/{self.fragment.key}/{name}"

@@ -1,15 +1,16 @@
 """A fragment as the engine holds it: its footer at hand, its sections fetched when they are asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.errors import ConflictError, CorruptionError, FormatError, MissingObjectError
 from terrazzo.format import versions
+from terrazzo.format.bounds import BoundsTable
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.fragment import Footer, Section, schema_name, split_footer
 from terrazzo.format.fragment_file import SectionMap
@@ -32,11 +33,18 @@ from terrazzo.format.sections import (
     unpack_statistics,
     unpack_u64s,
 )
+from terrazzo.format.wire import Cursor
 from terrazzo.storage.base import Store
+
+_T = TypeVar("_T")
 
 TAIL = 64 << 10
 """Bytes read from the end of a metadata file at open: the footer, and mostly the whole file."""
+LARGEST = 1 << 40
+"""More bytes than anyone reads at once: a size above it is damage."""
 _WHOLE = 4 << 20
+_OFFSETS = frozenset({Section.TILE_OFFSETS, Section.VAR_OFFSETS, Section.VALIDITY_OFFSETS})
+_FIRST = np.zeros(1, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +166,22 @@ class Sections:
                 stored = memoryview(self._file)[start : None if size is None else start + size]
             else:
                 end = self.store.size(self.key) if size is None else start + size
+                if not start <= end < 1 << 62:
+                    raise CorruptionError(f"section {section.name} begins at byte {start} of {end}")
                 stored = memoryview(self.store.get_ranges(self.key, [(start, end - start)])[0])
-            return unpack_generic_tile(stored, self.cipher)
+            # Behind the last section stands the footer, and who knows neither's size takes both.
+            return unpack_generic_tile(Cursor(stored, base=start), self.cipher)
         except MissingObjectError:
             raise ConflictError(
                 f"{self.fragment.key} was removed while it was read; open the array again"
             ) from None
+        except FormatError as problem:
+            raise problem.at_key(f"{self.store.uri}/{self.key}") from None
+
+    def _parsed(self, parse: Callable[[bytes], _T], section: Section, slot: int = 0) -> _T | None:
+        body = self.body(section, slot)
+        try:
+            return None if body is None else parse(body)
         except FormatError as problem:
             raise problem.at_key(f"{self.store.uri}/{self.key}") from None
 
@@ -178,9 +196,13 @@ class Sections:
     def rtree(self) -> RTree:
         if self.fragment.version < versions.FOOTER:
             return self._first.rtree  # type: ignore[no-any-return]
-        body = self.body(Section.RTREE)
-        assert body is not None
-        tree = RTree.unpack(body, self.schema.dims, self.fragment.version)
+        if self.n_tiles == 1 and not self.fragment.footer.dense and self.fragment.footer.domain is not None:
+            # The footer says it all.
+            return RTree(BoundsTable.of([self.fragment.footer.domain], self.schema.dims))
+        tree = self._parsed(
+            lambda body: RTree.unpack(body, self.schema.dims, self.fragment.version), Section.RTREE
+        )
+        assert tree is not None
         if len(tree.leaves) != self.n_tiles and not self.fragment.footer.dense:
             raise CorruptionError(
                 f"the R-tree has {len(tree.leaves)} boxes for {self.n_tiles} tiles",
@@ -192,11 +214,13 @@ class Sections:
         """Offsets, sizes or null counts per tile; empty where the fragment has none."""
         known = self._lists.get((section, slot))
         if known is None:
-            if self.fragment.version < versions.FOOTER:
+            if section in _OFFSETS and self.n_tiles == 1:
+                known = _FIRST  # the one tile begins where its file begins
+            elif self.fragment.version < versions.FOOTER:
                 known = self._first.lists[section, slot]
             else:
-                body = self.body(section, slot)
-                known = np.empty(0, np.uint64) if body is None else unpack_u64s(body)
+                found = self._parsed(unpack_u64s, section, slot)
+                known = np.empty(0, np.uint64) if found is None else found
             self._lists[section, slot] = known
         return known
 
@@ -207,6 +231,10 @@ class Sections:
             raise CorruptionError(
                 f"{section.name.lower()} has {len(values)} entries for {self.n_tiles} tiles",
                 key=f"{self.store.uri}/{self.key}",
+            )
+        if section is Section.VAR_SIZES and len(values) and int(values.max()) > LARGEST:
+            raise CorruptionError(
+                f"a tile of {int(values.max())} bytes of values", key=f"{self.store.uri}/{self.key}"
             )
         return values
 
@@ -219,10 +247,13 @@ class Sections:
         for section in (Section.MINS, Section.MAXES):
             known = self._lists.get((section, attr))
             if known is None:
-                body = self.body(section, attr)
-                if body is None:
+                known = self._parsed(
+                    lambda body: unpack_extremes(body, field_.datatype.dtype, field_.cell_val_num),
+                    section,
+                    attr,
+                )
+                if known is None:
                     return None
-                known = unpack_extremes(body, field_.datatype.dtype, field_.cell_val_num)
                 self._lists[section, attr] = known
             if len(known) != self.n_tiles:
                 return None
@@ -231,16 +262,15 @@ class Sections:
 
     @cached_property
     def statistics(self) -> tuple[FieldStatistics, ...] | None:
-        body = self.body(Section.FRAGMENT_STATISTICS)
-        return None if body is None else unpack_statistics(body, self.fragment.footer.slots.count)
+        n_slots = self.fragment.footer.slots.count
+        return self._parsed(lambda body: unpack_statistics(body, n_slots), Section.FRAGMENT_STATISTICS)
 
     @cached_property
     def processed(self) -> tuple[str, ...]:
         """Markers of the conditions that the delete metadata accounts for."""
         if not self.fragment.footer.slots.has_delete_metadata:
             return ()  # Quirk: without delete metadata the list is there, but means nothing
-        body = self.body(Section.PROCESSED_CONDITIONS)
-        return () if body is None else unpack_conditions(body)
+        return self._parsed(unpack_conditions, Section.PROCESSED_CONDITIONS) or ()
 
 
 def file_keys(fragment: Fragment, names: Sequence[str]) -> list[str]:

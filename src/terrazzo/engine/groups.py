@@ -19,7 +19,7 @@ class Group:
     """`tz.Group(uri)` opens a group; `Group.create(uri)` makes one. It maps member names to URIs."""
 
     def __init__(self, uri: str, *, key: Any = None, storage_options: dict[str, str] | None = None) -> None:
-        self._store = open_store(uri, storage_options)
+        self._store, self._options = open_store(str(uri), storage_options), storage_options
         self._cipher = as_cipher(key)
         if not is_group(self._store):
             raise ArrayNotFoundError(f"there is no group at {self._store.uri}")
@@ -28,7 +28,7 @@ class Group:
 
     @classmethod
     def create(cls, uri: str, *, key: Any = None, storage_options: dict[str, str] | None = None) -> "Group":
-        store = open_store(uri, storage_options)
+        store = open_store(str(uri), storage_options)
         level = store.list_level("")
         if level.files or level.folders:
             raise ArrayExistsError(f"there is something at {store.uri} already")
@@ -80,11 +80,12 @@ class Group:
 
     def add(self, uri: str, name: str | None = None, *, relative: bool | None = None) -> None:
         """Add an array or a group; `relative` is meant for members below the group, and is the default there."""
+        uri = str(uri)
         below = uri.removeprefix(f"{self.uri}/") if uri.startswith(f"{self.uri}/") else uri
         local = below != uri or not ("://" in uri or uri.startswith("/"))
         relative = local if relative is None else relative
-        member_uri = below if relative else _absolute(uri)
-        kind = object_kind(f"{self.uri}/{below}" if relative else uri)
+        member_uri = below if relative else open_store(uri, self._options).uri
+        kind = object_kind(f"{self.uri}/{below}" if relative else uri, self._options)
         if kind is None:
             raise ArrayNotFoundError(f"there is neither an array nor a group at {uri}")
         member = GroupMember(member_uri, kind, relative, name)
@@ -131,10 +132,6 @@ class Group:
 def _names(store: Any, folder: str) -> list[TimestampedName]:
     found = (TimestampedName.parse(entry.key.rpartition("/")[2]) for entry in store.list(folder))
     return sorted((name for name in found if name is not None), key=lambda name: name.order)
-
-
-def _absolute(uri: str) -> str:
-    return open_store(uri).uri
 
 
 def is_group(store: Any) -> bool:

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.engine.columns import Column, Mask
-from terrazzo.engine.predicate import compare, evaluate, of_condition
+from terrazzo.engine.predicate import compare, compares_first_only, evaluate, fields_of, of_condition
 from terrazzo.engine.snapshot import StoredCondition
-from terrazzo.errors import CorruptionError
+from terrazzo.errors import CorruptionError, FormatError
+from terrazzo.format.attribute import Attr
 from terrazzo.format.commits import DeleteCommit, UpdateCommit
 from terrazzo.format.condition import Combination, Compare, Condition, Op
 from terrazzo.format.schema import Schema
@@ -81,22 +82,36 @@ def apply(
         index = markers.get(condition.marker)
         if index is not None and recorded is not None:
             found = ~touched & (recorded == np.uint64(index))
-            candidates &= touched | found  # the others were judged when the fragment was consolidated
+            told = found
+            if isinstance(condition.body, UpdateCommit) and condition.time_ms == at_ms:
+                # The version that our consolidation made of the cell begins one millisecond from now.
+                assert origin.delete_times is not None
+                told = found | ((recorded == NEVER) & (origin.delete_times == np.uint64(at_ms + 1)))
+            candidates &= touched | told  # the others were judged when the fragment was consolidated
         if not candidates.any():
             continue
-        if isinstance(condition.body, DeleteCommit):
-            hit = candidates & (found | ~_kept(condition.body.condition, columns, missing, schema, n))
-            alive &= ~hit
-        else:
-            wanted = of_condition(condition.body.matches)
-            hit = candidates & evaluate(wanted, columns, schema, n)
+        try:
+            if isinstance(condition.body, DeleteCommit):
+                hit = candidates & (found | ~_kept(condition.body.condition, columns, missing, schema, n))
+                alive &= ~hit
+                continue
+            hit = candidates & _changed(condition.body, columns, schema, n)
             if hit.any():
-                columns = _assign(columns, hit, condition, schema)
+                columns = assign_update(columns, hit, condition.body, schema)
                 for assignment in condition.body.assignments:
                     if assignment.attr in missing:
                         missing[assignment.attr] = missing[assignment.attr] & ~hit
                 touched |= hit
+        except FormatError as problem:
+            raise problem.at_key(condition.marker) from None
     return columns, alive
+
+
+def _changed(update: UpdateCommit, columns: dict[str, Column], schema: Schema, n: int) -> Mask:
+    wanted = of_condition(update.matches)
+    if unknown := fields_of(wanted) - columns.keys():
+        raise CorruptionError(f"an update tests {sorted(unknown)}, which the array never had")
+    return evaluate(wanted, columns, schema, n)
 
 
 def _gone(origin: Origin, known: set[str], at_ms: int) -> Mask:
@@ -142,6 +157,9 @@ def _kept(node: Condition, columns: dict[str, Column], missing: Missing, schema:
             # A test for null, which libtiledb stores and then cannot read.
             valid = np.ones(n, bool) if column.validity is None else column.validity
             return ~valid if node.op is Op.EQ else valid
+        if compares_first_only(field) and node.members is None:
+            column = Column(np.ascontiguousarray(column.values[:, 0]), None, column.validity)
+            return compare(column, Attr(field.name, field.datatype, var=False), node.op, node.value[:1], None)
         return compare(column, field, node.op, node.value, node.members)
     children = node.children
     if node.combination is Combination.NOT:
@@ -155,17 +173,22 @@ def _kept(node: Condition, columns: dict[str, Column], missing: Missing, schema:
     return mask
 
 
-def stored_hits(condition: Condition, columns: dict[str, Column], schema: Schema, n: int) -> Mask:
-    """The cells, all attributes at hand, that a delete stored with this condition removes."""
-    return ~_kept(condition, columns, {}, schema, n)
+def stored_hits(
+    condition: Condition,
+    columns: dict[str, Column],
+    schema: Schema,
+    n: int,
+    missing: frozenset[str] = frozenset(),
+) -> Mask:
+    """The cells that a delete stored with this condition removes; `missing` are attributes that none of them has."""
+    return ~_kept(condition, columns, {name: np.ones(n, bool) for name in missing}, schema, n)
 
 
-def _assign(
-    columns: dict[str, Column], hit: Mask, condition: StoredCondition, schema: Schema
+def assign_update(
+    columns: dict[str, Column], hit: Mask, update: UpdateCommit, schema: Schema
 ) -> dict[str, Column]:
-    assert isinstance(condition.body, UpdateCommit)
     changed = dict(columns)
-    for assignment in condition.body.assignments:
+    for assignment in update.assignments:
         if assignment.attr not in columns or not any(a.name == assignment.attr for a in schema.attrs):
             continue  # not asked for, or dropped since
         attr = schema.attr(assignment.attr)
@@ -176,8 +199,7 @@ def _assign(
             expected = attr.datatype.size * (1 if attr.is_var else attr.cell_val_num)
             if (len(value) % expected) if attr.is_var else len(value) != expected:
                 raise CorruptionError(
-                    f"assigns {len(value)} bytes to {attr.name!r}, whose cells have {expected}",
-                    key=condition.marker,
+                    f"assigns {len(value)} bytes to {attr.name!r}, whose cells have {expected}"
                 )
         changed[attr.name] = columns[attr.name].assign(hit, value, attr.datatype)
     return changed

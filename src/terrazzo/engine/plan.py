@@ -15,7 +15,7 @@ from terrazzo.engine.fetch import TIMESTAMPS, FragmentReader, Tiles
 from terrazzo.engine.history import fields_needed, relevant, updated_attributes
 from terrazzo.engine.predicate import All, Predicate, Test, fields_of
 from terrazzo.engine.prune import possible
-from terrazzo.engine.region import Region
+from terrazzo.engine.region import Region, comparable
 from terrazzo.engine.view import View
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.bounds import BoundsTable
@@ -118,6 +118,16 @@ def plan_scan(view: View, request: Request, task_size: int) -> ScanPlan:
     return ScanPlan(request, tuple(tasks), tuple(pruned))
 
 
+def plan_boxes(view: View, request: Request, places: Sequence[int], task_size: int) -> list[ScanTask]:
+    """Boxes of about `task_size` bytes over all cells of some fragments."""
+    sources = []
+    for place in places:
+        source, _ = _select(view, request, place, prune_values=False)
+        if source is not None and len(source.tiles):
+            sources.append(source)
+    return list(_boxes(request.region, sources, task_size))
+
+
 def columns_read(view: View, request: Request, place: int, *, distinct: bool) -> list[str]:
     """The columns of a fragment that a request takes from the store: those asked for, and those that decide
     which cells there are."""
@@ -128,6 +138,8 @@ def columns_read(view: View, request: Request, place: int, *, distinct: bool) ->
     if distinct or request.order is not None or not request.region.is_everything or not names:
         names |= {dim.name for dim in schema.dims}
     missing = view.missing(fragment)
+    if names <= missing:  # the coordinates tell how many cells there are
+        names.add(schema.dims[0].name)
     held = [each.name for each in schema.fields if each.name in names and each.name not in missing]
     reader = view.reader(fragment)
     hidden = (TIMESTAMPS, "__delete_timestamps", "__delete_condition_index")
@@ -157,10 +169,10 @@ def _select(
     fragment, schema = view.snapshot.fragments[place], view.schema
     reader = view.reader(fragment)
     n_tiles = reader.sections.n_tiles
-    whole = BoundsTable([(np.array([low], _dtype(dim)), np.array([high], _dtype(dim)))
-                         for (low, high), dim in zip(fragment.footer.domain or (), schema.dims, strict=True)])  # fmt: skip
-    if not n_tiles:
+    if not n_tiles or fragment.footer.domain is None:
         return None, None
+    whole = BoundsTable([(np.array([low], _dtype(dim)), np.array([high], _dtype(dim)))
+                         for (low, high), dim in zip(fragment.footer.domain, schema.dims, strict=True)])  # fmt: skip
     if not request.region.is_everything and not request.region.tiles(whole)[0]:
         return None, Pruned(str(fragment.name), n_tiles, n_tiles, 0, 0, 0, 0)
     boxes = reader.sections.rtree.leaves
@@ -210,11 +222,12 @@ def _alone(view: View) -> set[int]:
     snapshot = view.snapshot
     if view.schema.allows_duplicates:
         return set(range(len(snapshot.fragments)))
-    overlapping = _overlaps([f.footer.domain for f in snapshot.fragments], view.schema)
+    held = [(place, f) for place, f in enumerate(snapshot.fragments) if f.footer.domain is not None]
+    overlapping = _overlaps([fragment.footer.domain for _, fragment in held], view.schema)
     return {
         place
-        for place, fragment in enumerate(snapshot.fragments)
-        if not fragment.has_timestamps and not overlapping[place]
+        for (place, fragment), others in zip(held, overlapping, strict=True)
+        if not fragment.has_timestamps and not others
     }
 
 
@@ -302,11 +315,12 @@ def _halved(region: Region, sources: list[_Source], total: int) -> tuple[Region,
         middle = int(np.searchsorted(np.cumsum(sizes[order]), total / 2))
         cut = low[order[min(middle, len(order) - 1)]]
         if cut <= low[order[0]]:
-            later = low[order][low[order] > cut]
+            later = low[order][low[order] > comparable(cut)]
             if not len(later):
                 continue
             cut = later[0]
-        left, right = int(sizes[low < cut].sum()), int(sizes[high >= cut].sum())
+        left = int(sizes[low < comparable(cut)].sum())
+        right = int(sizes[high >= comparable(cut)].sum())
         largest = max(left, right)
         if largest < 0.95 * total and (best is None or largest < best[0]):
             before = before_value(cut)
@@ -318,8 +332,8 @@ def _halved(region: Region, sources: list[_Source], total: int) -> tuple[Region,
 def before_value(value: Any) -> Any:
     """The largest coordinate below `value`."""
     if isinstance(value, bytes):
-        # Coordinates are 7-bit text, so one byte of 0xff stands behind everything that begins alike.
-        return value[:-1] if value.endswith(b"\0") else value[:-1] + bytes([value[-1] - 1]) + b"\xff"
+        # What begins alike is mostly 7-bit text, but libtiledb takes any bytes: so many of 0xff stand behind them all.
+        return value[:-1] if value.endswith(b"\0") else value[:-1] + bytes([value[-1] - 1]) + b"\xff" * 64
     if isinstance(value, np.floating):
         return np.nextafter(value, value.dtype.type(-np.inf)).item()
     return int(value) - 1
@@ -336,11 +350,13 @@ def parse_size(given: int | str, what: str = "memory") -> int:
         "kib": 1 << 10,
         "mib": 1 << 20,
         "gib": 1 << 30,
+        "tb": 10**12,
+        "tib": 1 << 40,
     }
     if isinstance(given, int) and not isinstance(given, bool) and given > 0:
         return given
     if isinstance(given, str):
-        digits = given.strip().rstrip("BbKkMmGgIi ").strip()
+        digits = given.strip().rstrip("BbKkMmGgTtIi ").strip()
         unit = given.strip()[len(digits) :].strip().lower()
         try:
             if unit in units and float(digits) > 0:

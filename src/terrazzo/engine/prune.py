@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from terrazzo.engine.columns import Mask
 from terrazzo.engine.fetch import FragmentReader
 from terrazzo.engine.predicate import All, Constant, Predicate, Some, Test
+from terrazzo.engine.region import comparable
 from terrazzo.format.condition import Op
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.fragment import Section
@@ -71,7 +72,7 @@ def _test(test: Test, reader: FragmentReader, schema: Schema, usable: frozenset[
 
 def _value(raw: bytes, name: str, schema: Schema) -> Any:
     field = schema.field(name)
-    return raw if field.is_var else np.frombuffer(raw, field.datatype.dtype)[0]
+    return comparable(raw) if field.is_var else np.frombuffer(raw, field.datatype.dtype)[0]
 
 
 def _extremes(

@@ -1,6 +1,6 @@
 """Reads as users make them: tables, batches under a memory budget, counts, and what a read would cost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -15,8 +15,9 @@ from terrazzo.engine.plan import Request, ScanPlan, ScanTask, columns_read, plan
 from terrazzo.engine.predicate import evaluate, fields_of
 from terrazzo.engine.region import Region
 from terrazzo.engine.runner import LocalRunner, Runner
-from terrazzo.engine.sparse import joined, ordered, result_schema, run_scan, scan_columns, to_batch
+from terrazzo.engine.sparse import joined, ordered, result_schema, run_scan, scan_columns, to_batches
 from terrazzo.engine.view import View
+from terrazzo.format.domain import Dim
 from terrazzo.format.schema import Schema
 
 _READ_TASK = 1 << 30
@@ -27,27 +28,16 @@ _SHARE = 4  # a task holds stored bytes, decoded columns, masks and the result a
 def read_table(view: View, request: Request) -> Any:
     """All cells of a request as one table."""
     view.snapshot.require_sound()
+    found: Iterable[dict[str, Column]]
     if view.schema.dense:
-        batches = list(_dense_batches(view, request, _READ_TASK))
-        if request.order not in {None, "row-major"} or (request.order and len(batches) > 1):
-            return _sorted_table(batches, request, view.schema)
-        return pa.Table.from_batches(batches, result_schema(request.columns, view.schema))
-    plan = plan_scan(view, request, _READ_TASK)
-    if request.order is None:
-        batches = [batch for task in plan.tasks for batch in run_scan(view, plan.request, task)]
+        found = _dense_columns(view, request, _READ_TASK)
     else:
-        found = [columns for task in plan.tasks for columns in scan_columns(view, plan.request, task)]
-        whole = [ordered(joined(found), view.schema, request.order)] if found else []
-        batches = [to_batch(columns, request.columns, view.schema) for columns in whole]
+        plan = plan_scan(view, request, _READ_TASK)
+        found = (columns for task in plan.tasks for columns in scan_columns(view, plan.request, task))
+    if request.order is not None and (parts := list(found)):
+        found = [ordered(joined(parts), view.schema, request.order)]
+    batches = [batch for columns in found for batch in to_batches(columns, request.columns, view.schema)]
     return pa.Table.from_batches(batches, result_schema(request.columns, view.schema))
-
-
-def _sorted_table(batches: list[Any], request: Request, schema: Schema) -> Any:
-    table = pa.Table.from_batches(batches, result_schema(request.columns, schema))
-    names = [dim.name for dim in schema.dims]
-    if request.order == "col-major":
-        names.reverse()
-    return table.sort_by([(name, "ascending") for name in names if name in table.schema.names])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +52,21 @@ class ScanJob:
         return run_scan(self.view, self.request, self.task)
 
 
-def scan_batches(view: View, request: Request, memory: int, runner: Runner | None = None) -> Iterator[Any]:
+def scan_batches(view: View, request: Request, memory: int, runner: Runner | None = None) -> Any:
     """The cells in record batches, with at most about `memory` bytes in use at a time."""
     view.snapshot.require_sound()
+    schema = result_schema(request.columns, view.schema)
+    return pa.RecordBatchReader.from_batches(schema, _batches(view, request, memory, runner))
+
+
+def _batches(view: View, request: Request, memory: int, runner: Runner | None) -> Iterator[Any]:
     size = max(memory // _SHARE, 1 << 20)
     if view.schema.dense:
-        batches: Iterator[Any] = _dense_batches(view, request, size)
+        batches: Iterator[Any] = (
+            batch
+            for columns in _dense_columns(view, request, size)
+            for batch in to_batches(columns, request.columns, view.schema)
+        )
     else:
         plan = plan_scan(view, request, size)
         jobs = [ScanJob(view, plan.request, task) for task in plan.tasks]
@@ -85,7 +84,8 @@ def count_cells(view: View, request: Request) -> int:
     if view.schema.dense:
         if request.where is None:
             return sum(prod(shape_of(box)) for box in dense_boxes(request.region, view.schema))
-        return sum(batch.num_rows for batch in _dense_batches(view, request, _READ_TASK))
+        found = _dense_columns(view, request, _READ_TASK)
+        return sum(len(columns[request.columns[0]]) for columns in found)
     plan = plan_scan(view, request, _READ_TASK)
     total = 0
     for task in plan.tasks:
@@ -122,27 +122,41 @@ def dense_boxes(region: Region, schema: Schema) -> list[Box]:
 
 
 def slabs(box: Box, schema: Schema, cell_size: int, size: int) -> Iterator[Box]:
-    """A box cut across its first dimension, at tiles where possible, into pieces of about `size` bytes."""
-    (low, high), *others = box
-    row = max(prod(shape_of(tuple(others))) * cell_size, 1)
-    rows = max(size // row, 1)
-    dim = schema.dims[0]
+    """A box cut into pieces of about `size` bytes: whole tiles where possible, whole rows of them first."""
+    cells = max(size // max(cell_size, 1), 1)
+    extents = [int(dim.tile or 1) for dim in schema.dims]
+    steps = [min(extent, n) for extent, n in zip(extents, shape_of(box), strict=True)]
+    n_tiles = cells // prod(steps)
+    if not n_tiles:
+        steps[0] = max(cells // prod(steps[1:]), 1)
+    for j in reversed(range(len(steps))):
+        if n_tiles > 1:
+            low, high = box[j]
+            across = (high - low) // extents[j] + 2  # as many as may be touched
+            taken = min(across, n_tiles)
+            steps[j] = taken * extents[j]
+            n_tiles //= taken
+    yield from product(*map(_cuts, box, steps, extents, schema.dims))
+
+
+def _cuts(bound: tuple[int, int], step: int, extent: int, dim: Dim) -> list[tuple[int, int]]:
     assert dim.domain is not None
-    extent, first = int(dim.tile or 1), int(dim.domain[0])
-    if rows >= extent:
-        rows -= rows % extent
-    start = low
-    while start <= high:
-        stop = start + rows
-        if rows >= extent:
+    (low, high), first = bound, int(dim.domain[0])
+    cuts = []
+    while low <= high:
+        stop = low + step
+        if step >= extent:
             stop -= (stop - first) % extent
-        yield ((start, min(stop - 1, high)), *others)
-        start = stop
+        cuts.append((low, min(stop - 1, high)))
+        low = stop
+    return cuts
 
 
-def _dense_batches(view: View, request: Request, size: int) -> Iterator[Any]:
+def _dense_columns(view: View, request: Request, size: int) -> Iterator[dict[str, Column]]:
     schema = view.schema
     names = set(request.columns) | (fields_of(request.where) if request.where is not None else set())
+    if request.order is not None:
+        names |= {dim.name for dim in schema.dims}
     attrs = [attr.name for attr in schema.attrs if attr.name in names]
     width = sum(
         (field.datatype.size * (1 if field.is_var else field.cell_val_num)) + 8 * field.is_var
@@ -158,7 +172,7 @@ def _dense_batches(view: View, request: Request, size: int) -> Iterator[Any]:
             if request.where is not None:
                 mask = evaluate(request.where, columns, schema, prod(shape_of(box)))
                 columns = {name: column.filter(mask) for name, column in columns.items()}
-            yield to_batch(columns, request.columns, schema)
+            yield columns
 
 
 def nonempty_domain(view: View) -> dict[str, tuple[Any, Any]] | None:
@@ -169,12 +183,18 @@ def nonempty_domain(view: View) -> dict[str, tuple[Any, Any]] | None:
     found = {}
     for j, dim in enumerate(view.schema.dims):
         low, high = min(domain[j][0] for domain in domains), max(domain[j][1] for domain in domains)
-        found[dim.name] = (_shown(low), _shown(high))
+        found[dim.name] = (_shown(low, dim), _shown(high, dim))
     return found
 
 
-def _shown(value: Any) -> Any:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+def _shown(value: Any, dim: Dim) -> Any:
+    """A coordinate as a caller would write it: text, a number, or one of numpy's dates."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if not (dim.datatype.is_datetime or dim.datatype.is_time):
+        return value
+    unit: Any = dim.datatype.unit
+    return np.datetime64(value, unit) if dim.datatype.is_datetime else np.timedelta64(value, unit)
 
 
 # -- explain -------------------------------------------------------------------------------------------

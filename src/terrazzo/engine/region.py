@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from terrazzo.engine.buffers import binaries, binary
+from terrazzo.engine.clock import moment
 from terrazzo.engine.columns import Column, Mask
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.bounds import Bound, BoundsTable
@@ -75,11 +76,16 @@ class Region:
 
 
 def _at_least(values: NDArray[Any], bound: Any) -> Any:
-    return True if bound is None else values >= bound
+    return True if bound is None else values >= comparable(bound)
 
 
 def _at_most(values: NDArray[Any], bound: Any) -> Any:
-    return True if bound is None else values <= bound
+    return True if bound is None else values <= comparable(bound)
+
+
+def comparable(bound: Any) -> Any:
+    """A bound that a column of numbers or of bytes compares with: numpy alone would drop zeros at the end of bytes."""
+    return np.array(bound, object) if isinstance(bound, bytes) else bound
 
 
 def _edges(ranges: Ranges, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -118,19 +124,21 @@ def _inside(ranges: Ranges, column: Column) -> Mask:
 
 
 def _strings_inside(ranges: Ranges, column: Column) -> Mask:
+    import pyarrow.compute as pc  # noqa: PLC0415  # takes a while to import, and few need it
+
     cells = column.binary()
     points = [a for a, b in ranges if a is not None and a == b]
     mask = np.zeros(len(column), bool)
     if points:
-        mask |= pc.is_in(cells, value_set=pa.array(points, pa.large_binary())).to_numpy(zero_copy_only=False)
+        mask |= pc.is_in(cells, value_set=binaries(points)).to_numpy(zero_copy_only=False)
     for a, b in ranges:
         if a is not None and a == b:
             continue
         inside = np.ones(len(column), bool)
         if a is not None:
-            inside &= pc.greater_equal(cells, pa.scalar(a, pa.large_binary())).to_numpy(zero_copy_only=False)
+            inside &= pc.greater_equal(cells, binary(a)).to_numpy(zero_copy_only=False)
         if b is not None:
-            inside &= pc.less_equal(cells, pa.scalar(b, pa.large_binary())).to_numpy(zero_copy_only=False)
+            inside &= pc.less_equal(cells, binary(b)).to_numpy(zero_copy_only=False)
         mask |= inside
     return mask
 
@@ -189,7 +197,7 @@ def coordinate(value: Any, dim: Dim) -> Any:
         raise InvalidRequestError(f"{value!r} is no coordinate of {dim.name!r}, which is text")
     if isinstance(value, str) and dim.datatype.is_datetime:
         try:
-            value = np.datetime64(value)
+            value = moment(value)
         except ValueError:
             raise InvalidRequestError(f"{value!r} is no date for dimension {dim.name!r}") from None
     if dim.datatype.is_float and isinstance(value, (float, np.floating)) and np.isinf(value):

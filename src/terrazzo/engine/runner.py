@@ -7,7 +7,7 @@ the engine knows which runner it was given.
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
 Task = TypeVar("Task")
@@ -37,6 +37,14 @@ class LocalRunner:
             yield result
 
 
+_MOST_FUTURES = 64
+
+
+def _each(jobs: Sequence[Callable[[], Any]]) -> None:
+    for job in jobs:
+        job()
+
+
 def cpu_count() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -57,6 +65,9 @@ def run_all(jobs: Iterable[Callable[[], Any]]) -> None:
         for job in todo:
             job()
         return
+    if len(todo) > _MOST_FUTURES:  # a future costs more than a small job
+        step = -(-len(todo) // _MOST_FUTURES)
+        todo = [partial(_each, todo[i : i + step]) for i in range(0, len(todo), step)]
     futures: list[Future[Any]] = [
         _pool(os.getpid()).submit(job) for job in todo
     ]  # a pool does not survive a fork

@@ -1,11 +1,13 @@
 """numpy slicing of dense arrays: half-open, in coordinates of the domain."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from terrazzo.engine.arrow import to_arrow
+from terrazzo.engine.arrow import to_arrow, value_type
 from terrazzo.engine.columns import Column
 from terrazzo.engine.dense import Box, check_box, domain_box, shape_of
 from terrazzo.engine.region import coordinate
@@ -45,7 +47,13 @@ def _range(part: slice, dim: Dim, whole: tuple[int, int]) -> tuple[int, int]:
     if part.step not in {None, 1}:
         raise InvalidRequestError(f"slices of {dim.name!r} have no step")
     low = whole[0] if part.start is None else int(coordinate(part.start, dim))
-    high = whole[1] if part.stop is None else int(coordinate(part.stop, dim)) - 1
+    if part.stop is None:
+        return low, whole[1]
+    # One behind the last coordinate may be more than the type of the dimension can hold.
+    past = isinstance(part.stop, (int, np.integer)) and int(part.stop) == whole[1] + 1
+    high = whole[1] if past else int(coordinate(part.stop, dim)) - 1
+    if low > high:
+        raise InvalidRequestError(f"{part.start}:{part.stop} selects nothing of {dim.name!r}")
     return low, high
 
 
@@ -60,9 +68,8 @@ def to_numpy(column: Column, attr: Attr, schema: Schema, shape: tuple[int, ...])
         cell = () if attr.cell_val_num == 1 else (attr.cell_val_num,)
         values = _typed(column.values, attr.datatype).reshape(*shape, *cell)
     else:
-        objects = np.empty(len(column), object)
-        objects[:] = to_arrow(column.with_validity(None), attr, schema).to_pylist()
-        values = objects.reshape(shape)
+        cells = to_arrow(column.with_validity(None), attr, schema).to_pylist()
+        values = np.fromiter(cells, object, len(column)).reshape(shape)
     if column.validity is None:
         return values
     mask = ~column.validity.reshape(shape)
@@ -79,26 +86,61 @@ def _typed(values: NDArray[Any], datatype: Datatype) -> NDArray[Any]:
 
 
 def squeezed(values: Any, dropped: tuple[int, ...]) -> Any:
-    return np.squeeze(values, axis=dropped) if dropped else values
+    """Without the axes of single numbers; a single cell is its value."""
+    if not dropped:
+        return values
+    left = np.squeeze(values, axis=dropped)
+    return left if left.ndim else left[()]
+
+
+def is_block(data: Any) -> bool:
+    """Whether data are the cells of one attribute, and not a table or several."""
+    if isinstance(data, (list, tuple)) and len(data):
+        return is_block(data[0])
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "schema") or hasattr(data, "columns"):
+        return False
+    return isinstance(data, (np.ndarray, str, bytes)) or not hasattr(data, "__iter__")
 
 
 def flat_cells(value: Any, attr: Attr, box: Box) -> Any:
     """A block of cells, or one value for all, as the row-major list of cells that a write takes."""
     shape = shape_of(box)
-    cell = (
-        (attr.cell_val_num,)
-        if not attr.is_var and attr.cell_val_num > 1 and not attr.datatype.is_string
-        else ()
-    )
+    if isinstance(value, (pa.Array, pa.ChunkedArray)):
+        return value
+    several = not attr.is_var and attr.cell_val_num > 1 and not attr.datatype.is_text
+    cell = (attr.cell_val_num,) if several and value_type(attr.datatype) is not None else ()
+    if value is None or isinstance(value, (str, bytes, np.generic)) or not hasattr(value, "__len__"):
+        return _repeated(value, shape)
     if not isinstance(value, np.ndarray):
-        if not isinstance(value, (list, tuple)) and not hasattr(value, "__array__"):
-            filled = np.empty(shape, object) if isinstance(value, (str, bytes)) or value is None else None
-            if filled is None:
-                return np.broadcast_to(np.asarray(value), (*shape, *cell)).reshape(-1, *cell)
-            filled[...] = value
-            return filled.reshape(-1)
-        value = np.asarray(value)
+        value = _nested(value, len(shape)) if attr.is_var else np.asarray(value)
+    if value.ndim == 0:
+        return _repeated(value[()], shape)
     expected = (*shape, *cell)
-    if [n for n in value.shape if n != 1] != [n for n in expected if n != 1]:
+    if cell and value.shape == cell:
+        return np.broadcast_to(value, expected).reshape(-1, *cell)
+    is_flat = value.shape == (prod(shape), *cell)
+    if not is_flat and [n for n in value.shape if n != 1] != [n for n in expected if n != 1]:
         raise InvalidRequestError(f"{attr.name!r}: a block of {value.shape} for a box of {expected}")
     return value.reshape(-1, *cell)
+
+
+def _repeated(value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    if value is None or isinstance(value, (str, bytes)):
+        filled = np.empty(prod(shape), object)
+        filled[:] = value
+        return filled
+    return np.broadcast_to(np.asarray(value), shape).reshape(-1)
+
+
+def _nested(value: Any, depth: int) -> NDArray[Any]:
+    """Lists in lists as a block of objects, which may be lists themselves, of whatever length."""
+    if not isinstance(value, (list, tuple)):
+        return np.asarray(value)
+    shape, items = [len(value)], list(value)
+    for _ in range(depth - 1):
+        sizes = {len(item) if isinstance(item, (list, tuple)) else -1 for item in items}
+        if len(sizes) != 1 or -1 in sizes:
+            break
+        shape.append(sizes.pop())
+        items = [inner for item in items for inner in item]
+    return np.fromiter(items, object, len(items)).reshape(shape)

@@ -20,7 +20,7 @@ from terrazzo.engine.columns import Column, Mask, concat, constant
 from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.history import Origin, apply, relevant
-from terrazzo.engine.order import argsort, equals_previous, sort_keys
+from terrazzo.engine.order import Keys, argsort, sets_of_runs, sort_cells, sort_keys, sort_keys_of_parts
 from terrazzo.engine.plan import Part, Request, ScanTask, columns_read
 from terrazzo.engine.predicate import evaluate
 from terrazzo.engine.region import Region
@@ -29,6 +29,9 @@ from terrazzo.engine.view import View
 from terrazzo.format.attribute import Attr
 from terrazzo.format.orders import Layout
 from terrazzo.format.schema import Schema
+
+_FEW_RUNS = 8
+_MOST = np.iinfo(np.int32).max  # bytes of a column that Arrow's usual types can count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +48,11 @@ class Cells:
 
 def run_scan(view: View, request: Request, task: ScanTask) -> list[Any]:
     """The cells of a task as record batches, in no particular order."""
-    return [to_batch(columns, request.columns, view.schema) for columns in scan_columns(view, request, task)]
+    return [
+        batch
+        for columns in scan_columns(view, request, task)
+        for batch in to_batches(columns, request.columns, view.schema)
+    ]
 
 
 def scan_columns(view: View, request: Request, task: ScanTask) -> list[dict[str, Column]]:
@@ -64,16 +71,46 @@ def to_batch(columns: Mapping[str, Column], names: tuple[str, ...], schema: Sche
     return pa.RecordBatch.from_arrays(arrays, schema=result_schema(names, schema))
 
 
+def to_batches(columns: Mapping[str, Column], names: tuple[str, ...], schema: Schema) -> list[Any]:
+    """`to_batch`, cut where the text or the lists of a column are more than one batch can hold."""
+    n = len(columns[names[0]])
+    ends = [columns[name].offsets for name in names if columns[name].is_var]
+    if all(offsets is None or offsets[-1] <= _MOST for offsets in ends):
+        return [to_batch(columns, names, schema)]
+    batches, start = [], 0
+    while start < n:
+        last = [int(np.searchsorted(o, o[start] + _MOST, side="right")) - 1 for o in ends if o is not None]
+        stop = max(min(last), start + 1)
+        batches.append(to_batch({name: columns[name].slice(start, stop) for name in names}, names, schema))
+        start = stop
+    return batches
+
+
 def read_cells(view: View, request: Request, task: ScanTask) -> list[Cells]:
     """The cells of every part, newest fragment first: what comes first wins where times are equal."""
     jobs: list[Callable[[], None]] = []
     prepared = []
-    for part in sorted(task.parts, key=lambda part: -part.fragment):
+    parts = (
+        task.parts
+        if task.distinct
+        else [piece for part in task.parts for piece in _split(view, task.region, part)]
+    )
+    for part in sorted(parts, key=lambda part: -part.fragment):
         names = columns_read(view, request, part.fragment, distinct=task.distinct)
         reader = view.reader(view.snapshot.fragments[part.fragment])
         prepared.append((part, reader.prepare(names, part.tiles, jobs)))
     run_all(jobs)
     return [_cells(view, request, task.region, part, finish()) for part, finish in prepared]
+
+
+def _split(view: View, region: Region, part: Part) -> list[Part]:
+    """Tiles on the border of the region apart from those inside it, whose cells need no looking at."""
+    if region.is_everything:
+        return [part]
+    boxes = view.reader(view.snapshot.fragments[part.fragment]).sections.rtree.leaves
+    inside = region.covers(boxes)[part.tiles]
+    pieces = (part.tiles[~inside], part.tiles[inside])
+    return [Part(part.fragment, tiles) for tiles in pieces if len(tiles)]
 
 
 def _cells(view: View, request: Request, region: Region, part: Part, columns: dict[str, Column]) -> Cells:
@@ -160,47 +197,65 @@ def _newest(found: list[Cells], schema: Schema) -> list[dict[str, Column]]:
     found = [cells for cells in found if len(cells)]
     if not found:
         return []
-    coords = [concat([cells.columns[dim.name] for cells in found]) for dim in schema.dims]
-    winners = newest_versions(coords, found, schema)
-    if winners is None:
+    hidden = hidden_versions(found, schema)
+    if hidden is None:
         return [_passing(cells) for cells in found]
     kept, start = [], 0
     for cells in found:
-        mask = winners[start : start + len(cells)]
+        mask = ~hidden[start : start + len(cells)]
         start += len(cells)
         passed = mask if cells.passed is None else mask & cells.passed
         kept.append({name: column.filter(passed) for name, column in cells.columns.items()})
     return kept
 
 
-def newest_versions(coords: list[Column], found: list[Cells], schema: Schema) -> Mask | None:
-    """Which cells, in the order of `found`, are the newest at their coordinates; None if all are.
+def hidden_versions(found: list[Cells], schema: Schema) -> Mask | None:
+    """Which cells, in the order of `found`, have a newer version at the same coordinates; None if none has.
 
     Newest is the latest write time, then the later fragment, then the place in the fragment.
     """
     # Hilbert values cost more than they save: any order that puts equals side by side will do.
-    keys = sort_keys(coords, schema, "row-major" if schema.cell_order is Layout.HILBERT else "global")
-    index = argsort(keys)
-    same = equals_previous(keys, index)
-    if not same.any():
-        return None
-    n = len(same)
-    order = np.arange(n) if index is None else index
-    winners = np.zeros(n, bool)
-    if all(cells.times.strides == (0,) for cells in found) and _newest_first(found):
-        winners[order[~same]] = True  # stable: the newest fragment's cell leads its group
-        return winners
-    times = np.concatenate([cells.times for cells in found])
+    order = "row-major" if schema.cell_order is Layout.HILBERT else "global"
+    parts = [[cells.columns[dim.name] for dim in schema.dims] for cells in found]
+    keys = sort_keys_of_parts(parts, schema, order)
+    constant_times = all(cells.times.strides == (0,) for cells in found) and _newest_first(found)
+    times = None if constant_times else np.concatenate([cells.times for cells in found])
+    hidden = np.zeros(len(keys[0]), bool)
+    ends = np.cumsum([len(cells) for cells in found]).tolist()
+
+    def look(places: list[slice]) -> None:
+        some = [
+            np.concatenate([key[place] for place in places]) if len(places) > 1 else key[places[0]]
+            for key in keys
+        ]
+        if len(some) == 1 and not _repeats(some[0], len(places)):
+            return
+        rows = np.concatenate([np.arange(place.start, place.stop) for place in places])
+        hidden[_older(some, rows, times)] = True
+
+    run_all([lambda places=places: look(places) for places in sets_of_runs(keys, ends)])  # type: ignore[misc]
+    return hidden if hidden.any() else None
+
+
+def _repeats(key: NDArray[np.uint64], n_runs: int) -> bool:
+    """Whether a value is there twice. A few runs laid end to end are merged faster than sorted."""
+    ordered = np.sort(key, kind="stable" if n_runs <= _FEW_RUNS else None)
+    return bool((ordered[1:] == ordered[:-1]).any())
+
+
+def _older(keys: Keys, rows: NDArray[np.int64], times: NDArray[np.uint64] | None) -> NDArray[np.int64]:
+    """Of rows with equal keys, all but the newest. Without times the first row is the newest."""
+    index, same = sort_cells(keys)
+    order = rows if index is None else rows[index]
+    if times is None:
+        return order[same]
     several = same.copy()
     several[:-1] |= same[1:]  # members of groups of two or more
-    winners[order[~several]] = True
-    members = order[several]
-    groups = np.cumsum(~same)[several]
+    members, groups = order[several], np.cumsum(~same)[several]
     ranked = np.lexsort((np.arange(len(members)), ~times[members], groups))
-    first = np.ones(len(members), bool)
-    first[1:] = groups[ranked][1:] != groups[ranked][:-1]
-    winners[members[ranked[first]]] = True
-    return winners
+    later = np.zeros(len(members), bool)
+    later[1:] = groups[ranked][1:] == groups[ranked][:-1]
+    return members[ranked[later]]
 
 
 def _newest_first(found: list[Cells]) -> bool:

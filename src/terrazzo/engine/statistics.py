@@ -1,10 +1,12 @@
 """Statistics per tile and per fragment, as libtiledb's aggregates and pruning expect them.
 
 A null, and a cell of a dense tile outside the written box, does not count. NaN never becomes a minimum or a
-maximum while there is a number beside it. Integer sums stay at a bound once they cross it.
+maximum while there is a number beside it. Integer sums stay at a bound once they cross it, those of tiles as
+those of fragments; sums of floats are added in the order of the cells, as libtiledb adds them.
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from terrazzo.engine.buffers import bools
 from terrazzo.engine.columns import Column, Mask
 from terrazzo.format.datatypes import VAR, Datatype
 from terrazzo.format.fragment_file import SlotMetadata
@@ -25,64 +28,112 @@ from terrazzo.format.sections import (
     sum_dtype,
 )
 
+Starts = NDArray[np.int64]
 _HALF = np.int64(32)
 
 
-def add_statistics(
-    slot: SlotMetadata, column: Column, starts: NDArray[np.int64], datatype: Datatype, cell_val_num: int, *,
-    nullable: bool = False, extremes: bool = True, counted: Mask | None = None,
-) -> SlotMetadata:  # fmt: skip
-    """`slot` with the statistics of its column, whose tiles begin at `starts`. `counted` leaves cells out."""
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Which statistics a field keeps."""
+
+    datatype: Datatype
+    cell_val_num: int
+    nullable: bool
+    extremes: bool  # minimum and maximum: of attributes and times, not of dimensions
+
+    @property
+    def is_text(self) -> bool:
+        text = self.datatype in {Datatype.CHAR, Datatype.STRING_ASCII}
+        return text and (self.cell_val_num != 1 or self.datatype is Datatype.STRING_ASCII)
+
+    @property
+    def has_extremes(self) -> bool:
+        return self.extremes and has_extremes(self.datatype, self.cell_val_num)
+
+    @property
+    def total(self) -> np.dtype[Any] | None:
+        return sum_dtype(self.datatype, self.cell_val_num)
+
+
+@dataclass(frozen=True, slots=True)
+class TileStatistics:
+    """Of a run of tiles. `some` marks tiles with a cell that counts."""
+
+    some: Mask
+    mins: Any = None  # numbers, or a list of bytes
+    maxes: Any = None
+    sums: NDArray[Any] | None = None
+    null_counts: NDArray[np.int64] | None = None
+
+
+def tile_statistics(
+    column: Column, starts: Starts, kind: Kind, counted: Mask | None = None
+) -> TileStatistics:
+    """Of the tiles of a column that begin at `starts`; `counted` leaves cells out."""
     valid = column.validity
     mask = counted if valid is None else valid if counted is None else valid & counted
-    stored = FieldStatistics()
-    if nullable:
+    some = np.ones(len(starts), bool) if mask is None else np.logical_or.reduceat(mask, starts)
+    found = TileStatistics(some)
+    if kind.nullable:
         nulls = np.zeros(len(column), bool) if valid is None else ~valid
-        counts = _per_tile(np.add, (nulls if counted is None else nulls & counted).astype(np.int64), starts)
+        nulls = nulls if counted is None else nulls & counted
+        found = replace(found, null_counts=np.add.reduceat(nulls, starts, dtype=np.int64))
+    if kind.has_extremes:
+        pair = (_text_extremes if kind.is_text else _number_extremes)(column, starts, mask, some, kind)
+        found = replace(found, mins=pair[0], maxes=pair[1])
+    if kind.total is not None:
+        with np.errstate(invalid="ignore", over="ignore"):  # infinities add up to what they add up to
+            found = replace(found, sums=_sums(column.values, starts, mask, kind.total))
+    return found
+
+
+def with_statistics(slot: SlotMetadata, runs: Sequence[TileStatistics], kind: Kind) -> SlotMetadata:
+    """`slot` with the statistics of all its tiles, and of the fragment."""
+    stored = FieldStatistics()
+    some = np.concatenate([run.some for run in runs])
+    if kind.nullable:
+        counts = np.concatenate([run.null_counts for run in runs if run.null_counts is not None])
         slot = replace(slot, null_counts=pack_u64s(counts))
         stored = replace(stored, null_count=int(counts.sum()))
-    if extremes and has_extremes(datatype, cell_val_num):
-        if column.is_var or (
-            datatype in {Datatype.CHAR, Datatype.STRING_ASCII}
-            and (cell_val_num > 1 or datatype is Datatype.STRING_ASCII)
-        ):
-            slot, stored = _text_extremes(slot, stored, column, starts, mask, cell_val_num)
-        else:
-            slot, stored = _number_extremes(slot, stored, column.values, starts, mask)
-    total = sum_dtype(datatype, cell_val_num)
-    if total is not None:
-        sums = _sums(column.values, starts, mask, total)
+    if kind.has_extremes and kind.is_text:
+        mins = [cell for run in runs for cell in run.mins]
+        maxes = [cell for run in runs for cell in run.maxes]
+        low = [cell for cell, counts in zip(mins, some, strict=True) if counts]
+        high = [cell for cell, counts in zip(maxes, some, strict=True) if counts]
+        stored = replace(stored, minimum=min(low, default=b""), maximum=max(high, default=b""))
+        pack = pack_var_extremes if kind.cell_val_num == VAR else lambda cells: pack_extremes(b"".join(cells))
+        slot = replace(slot, mins=pack(mins), maxes=pack(maxes))
+    elif kind.has_extremes:
+        lows = np.concatenate([run.mins for run in runs])
+        highs = np.concatenate([run.maxes for run in runs])
+        slot = replace(slot, mins=pack_extremes(lows.tobytes()), maxes=pack_extremes(highs.tobytes()))
+        lowest, highest = _range(lows.dtype)
+        whole = (np.fmin.reduce(lows[some]), np.fmax.reduce(highs[some])) if some.any() else (highest, lowest)
+        stored = replace(stored, minimum=whole[0].tobytes(), maximum=whole[1].tobytes())
+    if kind.total is not None:
+        sums = np.concatenate([run.sums for run in runs if run.sums is not None])
         slot = replace(slot, sums=pack_sums(sums))
-        stored = replace(stored, total=_fold(sums).tobytes())
+        with np.errstate(invalid="ignore", over="ignore"):
+            stored = replace(stored, total=_fold(sums).tobytes())
     return replace(slot, statistics=stored)
 
 
-def _per_tile(operation: np.ufunc, values: NDArray[Any], starts: NDArray[np.int64]) -> NDArray[Any]:
-    return operation.reduceat(values, starts) if len(values) else values[:0]
-
-
 def _number_extremes(
-    slot: SlotMetadata,
-    stored: FieldStatistics,
-    values: NDArray[Any],
-    starts: NDArray[np.int64],
-    mask: Mask | None,
-) -> tuple[SlotMetadata, FieldStatistics]:
+    column: Column, starts: Starts, mask: Mask | None, some: Mask, _kind: Kind
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    values = column.values
     lowest, highest = _range(values.dtype)
-    low = values if mask is None else np.where(mask, values, highest)
-    high = values if mask is None else np.where(mask, values, lowest)
-    mins = _per_tile(np.fmin if values.dtype.kind == "f" else np.minimum, low, starts)
-    maxes = _per_tile(np.fmax if values.dtype.kind == "f" else np.maximum, high, starts)
-    some = np.ones(len(mins), bool)
-    if mask is not None:
-        some = _per_tile(np.logical_or, mask, starts)
-        mins[~some], maxes[~some] = 0, 0
-    slot = replace(slot, mins=pack_extremes(mins.tobytes()), maxes=pack_extremes(maxes.tobytes()))
-    if some.any():
-        whole = np.fmin.reduce(mins[some]), np.fmax.reduce(maxes[some])
-    else:
-        whole = highest, lowest
-    return slot, replace(stored, minimum=whole[0].tobytes(), maximum=whole[1].tobytes())
+    mins = _reduced("min", values if mask is None else np.where(mask, values, highest), starts)
+    maxes = _reduced("max", values if mask is None else np.where(mask, values, lowest), starts)
+    mins[~some], maxes[~some] = 0, 0
+    return mins, maxes
+
+
+def _reduced(side: str, values: NDArray[Any], starts: Starts) -> NDArray[Any]:
+    found: NDArray[Any] = (np.minimum if side == "min" else np.maximum).reduceat(values, starts)
+    if values.dtype.kind == "f" and np.isnan(found).any():
+        found = (np.fmin if side == "min" else np.fmax).reduceat(values, starts)
+    return found
 
 
 def _range(dtype: np.dtype[Any]) -> tuple[Any, Any]:
@@ -91,45 +142,50 @@ def _range(dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 
 def _text_extremes(
-    slot: SlotMetadata, stored: FieldStatistics, column: Column, starts: NDArray[np.int64], mask: Mask | None,
-    cell_val_num: int,
-) -> tuple[SlotMetadata, FieldStatistics]:  # fmt: skip
+    column: Column, starts: Starts, mask: Mask | None, _some: Mask, kind: Kind
+) -> tuple[list[bytes], list[bytes]]:
     if column.is_var:
         cells = column.binary()
     else:
-        kind = pa.binary(cell_val_num)
-        flat = np.ascontiguousarray(column.values)
-        cells = pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(flat)]).cast(pa.binary())
+        flat = pa.py_buffer(np.ascontiguousarray(column.values))
+        cells = pa.Array.from_buffers(pa.binary(kind.cell_val_num), len(column), [None, flat]).cast(
+            pa.binary()
+        )
     if mask is not None:
-        cells = pc.if_else(pa.array(mask), cells, pa.scalar(None, cells.type))
+        cells = pc.if_else(bools(mask), cells, pa.nulls(1, cells.type)[0])
     ends = [*starts[1:].tolist(), len(column)]
     pairs = [
         pc.min_max(cells.slice(start, end - start)).as_py()
         for start, end in zip(starts.tolist(), ends, strict=True)
     ]
-    empty = b"" if cell_val_num == VAR else bytes(cell_val_num)
+    empty = b"" if kind.cell_val_num == VAR else bytes(kind.cell_val_num)
     mins = [pair["min"] if pair["min"] is not None else empty for pair in pairs]
-    maxes = [pair["max"] if pair["max"] is not None else empty for pair in pairs]
-    whole = pc.min_max(cells).as_py()
-    stored = replace(stored, minimum=whole["min"] or b"", maximum=whole["max"] or b"")
-    if cell_val_num == VAR:
-        return replace(slot, mins=pack_var_extremes(mins), maxes=pack_var_extremes(maxes)), stored
-    return replace(slot, mins=pack_extremes(b"".join(mins)), maxes=pack_extremes(b"".join(maxes))), stored
+    return mins, [pair["max"] if pair["max"] is not None else empty for pair in pairs]
 
 
-def _sums(
-    values: NDArray[Any], starts: NDArray[np.int64], mask: Mask | None, dtype: np.dtype[Any]
-) -> NDArray[Any]:
+def _sums(values: NDArray[Any], starts: Starts, mask: Mask | None, dtype: np.dtype[Any]) -> NDArray[Any]:
     counted = values if mask is None else np.where(mask, values, values.dtype.type(0))
-    wide = counted.astype(dtype, copy=False)
-    sums = _per_tile(np.add, wide, starts)
-    if dtype.kind == "f" or values.dtype.itemsize < 8:
+    if dtype.kind == "f":
+        ends = [*starts[1:].tolist(), len(counted)]
+        return np.array([_in_order(counted[a:b]) for a, b in zip(starts.tolist(), ends, strict=True)], dtype)
+    sums: NDArray[Any] = np.add.reduceat(counted, starts, dtype=dtype)
+    if values.dtype.itemsize < 8:
         return sums  # a tile of 2**32 cells would be needed to overflow
-    rough = _per_tile(np.add, np.abs(counted.astype(np.float64)), starts)
-    for tile in np.flatnonzero(rough >= 2.0**62).tolist():
-        end = int(starts[tile + 1]) if tile + 1 < len(starts) else len(wide)
-        sums[tile] = _saturated(wide[int(starts[tile]) : end])
+    # With a factor of 8 to spare the largest value times the cells of a tile tells that nothing overflowed.
+    largest = max(abs(float(counted.max())), abs(float(counted.min())))
+    sizes = np.diff(np.append(starts, len(counted)))
+    if largest * float(sizes.max(initial=0)) < 2.0**60:
+        return sums
+    for tile in range(len(starts)):
+        sums[tile] = _saturated(
+            counted[int(starts[tile]) : int(starts[tile] + sizes[tile])].astype(dtype, copy=False)
+        )
     return sums
+
+
+def _in_order(values: NDArray[Any]) -> Any:
+    """Each value added to the sum of those before it: numpy's own sum adds in pairs and rounds otherwise."""
+    return np.cumsum(values, dtype=np.float64)[-1] + 0.0  # a sum begins with 0, so that it is never -0
 
 
 def _saturated(values: NDArray[Any]) -> Any:
@@ -147,7 +203,6 @@ def _saturated(values: NDArray[Any]) -> Any:
 
 
 def _fold(sums: NDArray[Any]) -> NDArray[Any]:
-    if sums.dtype.kind == "f":
-        return np.asarray(sums.sum(), sums.dtype)
-    total, info = sum(sums.tolist()), np.iinfo(sums.dtype)  # one number per tile
-    return np.asarray(min(max(total, info.min), info.max), sums.dtype)
+    """The sum of a fragment out of those of its tiles, one after the other."""
+    total = _in_order(sums) if sums.dtype.kind == "f" else _saturated(sums)
+    return np.asarray(total, sums.dtype)

@@ -3,27 +3,23 @@
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from terrazzo.engine.order import argsort, equals_previous, sort_keys
-from terrazzo.engine.tables import as_batches, columns_of
+from terrazzo.engine.buffers import numbers
+from terrazzo.engine.order import sort_cells, sort_keys
+from terrazzo.engine.tables import as_table, columns_of
 from terrazzo.format.schema import Schema
 
 
 def last_of_each(data: Any, schema: Schema) -> Any:
     """The input as one table without repeated coordinates."""
-    tables = [
-        batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch]) for batch in as_batches(data)
-    ]
-    if not tables:
+    table = as_table(data, schema)
+    if table is None:
         return ()
-    table = pa.concat_tables(tables)
     columns = columns_of(table, schema, [field.name for field in schema.fields])
     keys = sort_keys([columns[dim.name] for dim in schema.dims], schema, "row-major")
-    index = argsort(keys)
-    same = equals_previous(keys, index)
+    index, same = sort_cells(keys)
     if not same.any():
         return table
     last = np.append(~same[1:], True)  # stable: within a group the last row of the input comes last
     kept = np.flatnonzero(last) if index is None else index[last]
-    return table.take(pa.array(np.sort(kept)))
+    return table.take(numbers(np.sort(kept)))

@@ -1,39 +1,41 @@
 """SQL text to a predicate bound to a schema. Every name and every literal is checked before anything is read."""
 
 import difflib
-import math
-from datetime import date, datetime
-from decimal import Decimal
-from fractions import Fraction
+from decimal import Decimal, InvalidOperation
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 import numpy as np
 import sqlglot
 from sqlglot import exp
 
-from terrazzo.engine.predicate import (
-    FALSE,
-    TRUE,
-    NullTest,
-    Predicate,
-    Test,
-    both,
-    check_testable,
-    either,
-    is_bytes,
-)
+from terrazzo.engine.clock import moment
+from terrazzo.engine.literals import Field, compare_with, not_null
+from terrazzo.engine.predicate import FALSE, TRUE, NullTest, Predicate, Test, both, either
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.attribute import Attr
 from terrazzo.format.condition import Op
 from terrazzo.format.datatypes import Datatype
-from terrazzo.format.domain import Dim
 from terrazzo.format.schema import Schema
-
-Field = Attr | Dim
 
 _OPS = {exp.LT: Op.LT, exp.LTE: Op.LE, exp.GT: Op.GT, exp.GTE: Op.GE, exp.EQ: Op.EQ, exp.NEQ: Op.NE}
 _MIRRORED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}
+_PYTHON = {Op.LT: lt, Op.LE: le, Op.GT: gt, Op.GE: ge, Op.EQ: eq, Op.NE: ne}
 _SUPPORTED = "comparisons with a value, IN, BETWEEN, IS [NOT] NULL, AND, OR, NOT"
+_SHOWN = 120
+_FEW = 8
+
+_Type = exp.DataType.Type
+_DATES = {
+    _Type.DATE, _Type.TIMESTAMP, _Type.TIMESTAMPTZ, _Type.TIMESTAMPNTZ, _Type.TIMESTAMPLTZ, _Type.DATETIME,
+}  # fmt: skip
+_WHOLE = {_Type.TINYINT, _Type.SMALLINT, _Type.INT, _Type.BIGINT}
+_FRACTIONS = {_Type.FLOAT, _Type.DOUBLE, _Type.DECIMAL}
+_TEXT = {_Type.TEXT, _Type.VARCHAR, _Type.CHAR}
+_SPANS = {
+    "WEEK": "W", "DAY": "D", "HOUR": "h", "MINUTE": "m", "SECOND": "s", "MILLISECOND": "ms", "MICROSECOND": "us",
+    "NANOSECOND": "ns",
+}  # fmt: skip
 
 
 def parse_where(text: object, schema: Schema) -> Predicate:
@@ -42,26 +44,39 @@ def parse_where(text: object, schema: Schema) -> Predicate:
         raise InvalidRequestError(
             f"where={text!r} is no condition; write SQL such as \"x > 3 AND tag = 'a'\""
         )
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     try:
-        tree = sqlglot.parse_one(text, dialect="spark")
+        return _Binder(schema).bind(sqlglot.parse_one(text, dialect="spark"), negated=False)
     except sqlglot.errors.SqlglotError as problem:
-        raise InvalidRequestError(f"where={text!r} is not SQL: {_reason(problem)}") from None
-    return _Binder(schema, text).bind(tree, negated=False)
+        raise InvalidRequestError(f"where={shown!r} is not SQL: {_reason(problem, text)}") from None
+    except RecursionError:
+        raise InvalidRequestError(
+            f"where={shown!r} is nested too deeply; leave out parentheses that change nothing, or use IN"
+        ) from None
+    except InvalidRequestError as problem:
+        raise InvalidRequestError(f"where={shown!r}: {problem}") from None
 
 
-def _reason(problem: Exception) -> str:
+def _reason(problem: Exception, text: str) -> str:
     """What the parser found, in a few words and without its classes."""
-    details = getattr(problem, "errors", None) or [{}]
-    told, near = details[0].get("description") or "it does not parse", details[0].get("highlight")
-    told = "something is missing" if "<class" in told else told.rstrip(".").lower()
-    return f"{told} at {near!r}" if near else told
+    details = (getattr(problem, "errors", None) or [{}])[0]
+    told, near = str(details.get("description") or ""), details.get("highlight")
+    if isinstance(problem, sqlglot.errors.TokenError):
+        return "a quote or a comment is opened and not closed"
+    if "<class" in told:
+        before = str(details.get("start_context") or "").rstrip()
+        at_end = not str(details.get("end_context") or "").strip()
+        return f"something is missing {f'after {near!r}' if at_end or not before else f'before {near!r}'}"
+    if told.startswith("Expecting ") and near:
+        return f"{told.removeprefix('Expecting ')!r} is missing after {near!r}"
+    return f"{near!r} is not expected there" if near else f"{text.strip()!r} does not parse"
 
 
 class _Binder:
     """Walks the syntax tree. NOT is carried down to the tests: none of them is true of a null either way."""
 
-    def __init__(self, schema: Schema, text: str) -> None:
-        self.schema, self.text = schema, text
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
 
     def bind(self, node: Any, *, negated: bool) -> Predicate:
         match node:
@@ -71,10 +86,12 @@ class _Binder:
                 return self.bind(node.this, negated=not negated)
             case exp.And() | exp.Or():
                 sides = [self.bind(side, negated=negated) for side in _chain(node)]
-                return both(*sides) if isinstance(node, exp.And) != negated else either(*sides)
+                if isinstance(node, exp.And) != negated:
+                    return both(*_gathered(sides, Op.NE, Op.NOT_IN))
+                return either(*_gathered(sides, Op.EQ, Op.IN))
             case exp.Boolean():
                 return TRUE if bool(node.this) != negated else FALSE
-            case exp.Between():
+            case exp.Between() if not node.args.get("symmetric"):
                 low = self._test(node.this, Op.GE, node.args["low"], negated=negated)
                 high = self._test(node.this, Op.LE, node.args["high"], negated=negated)
                 return either(low, high) if negated else both(low, high)
@@ -86,56 +103,63 @@ class _Binder:
                 return self._flag(node, negated=negated)
         if type(node) in _OPS:
             return self._comparison(node, _OPS[type(node)], negated=negated)
-        raise self._unsupported(node)
+        raise _unsupported(node)
 
     def _comparison(self, node: Any, op: Op, *, negated: bool) -> Predicate:
         left, right = _bare(node.this), _bare(node.expression)
         if _is_column(left) and _is_column(right):
             raise InvalidRequestError(
-                f"{node.sql('spark')!r} compares two columns; compare each with a value"
+                f"{_sql(node)!r} compares two columns; compare each with a value (text is in single quotes)"
             )
         if _is_column(left):
             return self._test(left, op, right, negated=negated)
         if _is_column(right):
             return self._test(right, _MIRRORED.get(op, op), left, negated=negated)
-        raise self._unsupported(node)
+        try:  # two values, such as 1 = 1
+            holds = bool(_PYTHON[op](_literal(left), _literal(right)))
+        except TypeError:
+            raise _unsupported(node) from None
+        return TRUE if holds != negated else FALSE
 
     def _field(self, node: Any) -> Field:
         bare = _bare(node)
         if not _is_column(bare):
-            raise self._unsupported(node)
+            raise _unsupported(bare)
         name = bare.name
+        if isinstance(bare, exp.Column) and bare.table:
+            raise InvalidRequestError(f"{_sql(bare)!r}: there are no tables here; write {name!r} alone")
         if self.schema.has(name):
             return self.schema.field(name)
-        names = [field.name for field in self.schema.fields]
-        close = difflib.get_close_matches(name, names, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"the schema has {', '.join(map(repr, names))}"
-        raise InvalidRequestError(f"where={self.text!r}: there is no column {name!r}; {hint}")
+        names = {field.name.casefold(): field.name for field in self.schema.fields}
+        close = difflib.get_close_matches(name.casefold(), names, 1)
+        known = ", ".join(map(repr, names.values()))
+        hint = f"did you mean {names[close[0]]!r}?" if close else f"there are {known}"
+        raise InvalidRequestError(f"there is no column {name!r}; {hint}")
 
     def _test(self, column: Any, op: Op, literal: Any, *, negated: bool) -> Predicate:
         field = self._field(column)
-        value = self._literal(literal, field)
+        value = _literal(literal)
         if value is None:
             raise InvalidRequestError(f'nothing compares with NULL; write "{field.name} IS NULL"')
         return compare_with(field, op.negated if negated else op, value, self.schema)
 
     def _in(self, node: Any, *, negated: bool) -> Predicate:
         field = self._field(node.this)
-        if node.args.get("query") is not None or node.args.get("unnest") is not None:
-            raise self._unsupported(node)
-        values = [self._literal(item, field) for item in node.expressions]
+        if any(node.args.get(part) is not None for part in ("query", "unnest", "field")):
+            raise _unsupported(node)
+        values = [_literal(item) for item in node.expressions]
         if any(value is None for value in values):
             raise InvalidRequestError(f'a list with NULL in it decides nothing; write "{field.name} IS NULL"')
-        members: dict[bytes, None] = {}
-        for value in values:
-            test = compare_with(field, Op.EQ, value, self.schema)
-            if isinstance(test, Test):  # a value that the field cannot hold is in no cell
-                members[test.value] = None
+        tests = [compare_with(field, Op.EQ, value, self.schema) for value in values]
+        # A value that the field cannot hold is in no cell.
+        members = dict.fromkeys(test.value for test in tests if isinstance(test, Test))
+        if field.datatype.is_float:
+            for raw in list(members):
+                if not any(raw[:-1]) and raw[-1] in {0, 0x80}:  # one zero means both, and sets go by bytes
+                    members |= dict.fromkeys((raw[:-1] + b"\0", raw[:-1] + b"\x80"))
         if not members:
-            return _not_null(field) if negated else FALSE
-        if len(members) == 1:
-            return Test(Op.NE if negated else Op.EQ, field.name, next(iter(members)))
-        return Test(Op.NOT_IN if negated else Op.IN, field.name, b"", tuple(members))
+            return not_null(field) if negated else FALSE
+        return _members(field.name, tuple(members), negated=negated)
 
     def _is(self, node: Any, *, negated: bool) -> Predicate:
         field = self._field(node.this)
@@ -147,67 +171,142 @@ class _Binder:
                 return TRUE if negated else FALSE
             return NullTest(field.name, is_null=not negated)
         if isinstance(wanted, exp.Boolean) and field.datatype is Datatype.BOOL:
-            return self._test(node.this, Op.EQ, wanted, negated=negated)
-        raise self._unsupported(node)
+            # Of a null, IS TRUE is false and not unknown: IS NOT TRUE is true of it.
+            test = self._test(node.this, Op.EQ, wanted, negated=negated)
+            absent = not_null(field)
+            return either(test, NullTest(field.name, is_null=True)) if negated and absent != TRUE else test
+        raise _unsupported(node)
 
     def _flag(self, node: Any, *, negated: bool) -> Predicate:
         field = self._field(node)
-        if field.datatype is not Datatype.BOOL:
+        if field.datatype is not Datatype.BOOL or (isinstance(field, Attr) and field.enum):
             raise InvalidRequestError(
                 f"{field.name!r} is {field.datatype.name}, not a condition; compare it with a value"
             )
         return Test(Op.EQ, field.name, b"\0" if negated else b"\1")
 
-    def _literal(self, node: Any, field: Field) -> Any:
-        bare = _bare(node)
-        match bare:
-            case exp.Null():
-                return None
-            case exp.Boolean():
-                return bool(bare.this)
-            case exp.Neg():
-                value = self._literal(bare.this, field)
-                if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
-                    return -value
-            case exp.Literal() if bare.is_string:
-                return str(bare.this)
-            case exp.Literal():
-                text = str(bare.this)
-                return int(text) if text.isdigit() else Decimal(text)
-            case exp.HexString():
-                return bytes.fromhex(str(bare.this)) if str(bare.this).strip() else b""
-            case exp.Cast() | exp.TryCast():
-                inner = self._literal(bare.this, field)
-                kind = bare.to.this
-                if isinstance(inner, str) and kind in _DATE_TYPES:
-                    return _date(inner, field)
-                return inner
-            case exp.TsOrDsToDate() | exp.Date() | exp.Timestamp() | exp.TimeStrToTime() if (
-                bare.this is not None
-            ):
-                inner = self._literal(bare.this, field)
-                return _date(inner, field) if isinstance(inner, str) else inner
-        raise self._unsupported(bare)
 
-    def _unsupported(self, node: Any) -> InvalidRequestError:
-        if isinstance(node, exp.Column):
-            return InvalidRequestError(
-                f"where={self.text!r}: {node.sql('spark')!r} is a column; a value is expected here"
-            )
-        what = node.sql("spark") if isinstance(node, exp.Expression) else repr(node)
-        if isinstance(node, exp.AggFunc):
-            what = f"the aggregate {what}"
-        elif isinstance(node, exp.Func):
-            what = f"the function {what}"
-        return InvalidRequestError(
-            f"where={self.text!r}: {what} is not understood here; there are {_SUPPORTED}"
-        )
+def _members(name: str, members: tuple[bytes, ...], *, negated: bool) -> Test:
+    if len(members) == 1:
+        return Test(Op.NE if negated else Op.EQ, name, members[0])
+    return Test(Op.NOT_IN if negated else Op.IN, name, b"", members)
 
 
-_DATE_TYPES = {
-    exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ,
-    exp.DataType.Type.TIMESTAMPNTZ, exp.DataType.Type.TIMESTAMPLTZ, exp.DataType.Type.DATETIME,
-}  # fmt: skip
+def _gathered(sides: list[Predicate], one: Op, many: Op) -> list[Predicate]:
+    """`x = 1 OR x = 2 OR …`, if long, as one test with a set; the same of `x != 1 AND x != 2 AND …`."""
+    sets: dict[str, dict[bytes, None]] = {}
+    for side in sides:
+        if isinstance(side, Test) and side.op is one:
+            sets.setdefault(side.field, {})[side.value] = None
+    long = {name for name, members in sets.items() if len(members) > _FEW}
+    if not long:
+        return sides
+    kept = [side for side in sides if not (isinstance(side, Test) and side.op is one and side.field in long)]
+    return [*kept, *(Test(many, name, b"", tuple(sets[name])) for name in sets if name in long)]
+
+
+# -- the syntax tree -----------------------------------------------------------------------------------
+
+
+def _literal(node: Any) -> Any:
+    """The Python value that a literal spells."""
+    bare = _bare(node)
+    match bare:
+        case exp.Null():
+            return None
+        case exp.Boolean():
+            return bool(bare.this)
+        case exp.Neg():
+            value = _literal(bare.this)
+            if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+                return -value
+        case exp.Literal() if bare.is_string:
+            return str(bare.this)
+        case exp.Literal():
+            return _number(str(bare.this))
+        case exp.HexString():
+            return _hex(str(bare.this))
+        case exp.Cast() | exp.TryCast():
+            return _typed(_literal(bare.this), bare)
+        case exp.TsOrDsToDate() | exp.Date() | exp.Timestamp() | exp.TimeStrToTime() if bare.this is not None:
+            return _date(_literal(bare.this))
+        case exp.Interval() if str(bare.args.get("unit")).upper().removesuffix("S") in _SPANS:
+            count = _literal(bare.this)
+            unit: Any = _SPANS[str(bare.args["unit"]).upper().removesuffix("S")]
+            return np.timedelta64(_whole(count, bare), unit)
+    raise _unsupported(bare)
+
+
+def _number(text: str) -> int | Decimal:
+    try:
+        return int(text) if text.isdigit() else Decimal(text)
+    except (ValueError, InvalidOperation):
+        raise InvalidRequestError(f"{text[:_SHOWN]} is no number that can be read") from None
+
+
+def _hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise InvalidRequestError(f"X'{text}' is not made of pairs of hexadecimal digits") from None
+
+
+def _date(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return moment(value)
+    except ValueError:
+        raise InvalidRequestError(
+            f"{value!r} is no date or time; write '2026-01-31' or '2026-01-31 12:00:00'"
+        ) from None
+
+
+def _whole(value: Any, node: Any) -> int:
+    try:
+        return int(Decimal(value) if isinstance(value, str) else value)
+    except (InvalidOperation, ValueError, TypeError, OverflowError):
+        raise InvalidRequestError(f"{_sql(node)!r} is no whole number") from None
+
+
+def _typed(value: Any, node: Any) -> Any:
+    """A literal as the type that it is cast to."""
+    kind = node.to.this
+    if value is None or kind in _DATES:
+        return _date(value)
+    if kind in _WHOLE and not isinstance(value, (bytes, bool)):
+        return _whole(value, node)
+    if kind in _FRACTIONS and isinstance(value, str):
+        try:
+            number = Decimal(value.strip())
+        except InvalidOperation:
+            raise InvalidRequestError(f"{_sql(node)!r} is no number") from None
+        return number if number.is_finite() else float(number)
+    if kind in _FRACTIONS and not isinstance(value, (bytes, bool)):
+        return value
+    if kind in _TEXT and isinstance(value, (str, int, Decimal)):
+        return str(value)
+    if kind is _Type.BINARY and isinstance(value, (str, bytes)):
+        return value.encode() if isinstance(value, str) else value
+    if kind is _Type.BOOLEAN and isinstance(value, bool):
+        return value
+    raise _unsupported(node)
+
+
+def _unsupported(node: Any) -> InvalidRequestError:
+    if isinstance(node, exp.Column):
+        return InvalidRequestError(f"{_sql(node)!r} is a column; a value is expected here")
+    what = _sql(node)
+    if isinstance(node, exp.AggFunc):
+        what = f"the aggregate {what}"
+    elif isinstance(node, exp.Func) and not isinstance(node, (exp.Cast, exp.Binary)):
+        what = f"the function {what}"
+    return InvalidRequestError(f"{what} is not understood here; there are {_SUPPORTED}")
+
+
+def _sql(node: Any) -> str:
+    text = node.sql("spark") if isinstance(node, exp.Expression) else repr(node)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _chain(node: Any) -> list[Any]:
@@ -230,132 +329,3 @@ def _bare(node: Any) -> Any:
 
 def _is_column(node: Any) -> bool:
     return isinstance(node, (exp.Column, exp.Identifier))
-
-
-def _not_null(field: Field) -> Predicate:
-    return NullTest(field.name, is_null=False) if isinstance(field, Attr) and field.nullable else TRUE
-
-
-def compare_with(field: Field, op: Op, value: Any, schema: Schema) -> Predicate:
-    """`field op value` for a plain value of Python: exact, also where the field's type cannot hold the value."""
-    enum = schema.enums.get(field.enum) if isinstance(field, Attr) and field.enum else None
-    if enum is not None:
-        return _compare_label(field, op, value, enum)
-    check_testable(field)
-    if is_bytes(field):
-        return Test(op, field.name, _text(value, field))
-    if isinstance(value, str):
-        value = _date(value, field) if field.datatype.is_datetime else _mismatch(field, value)
-    if field.datatype is Datatype.BOOL:
-        return _compare_flag(field, op, value)
-    if isinstance(value, bool) or not isinstance(
-        value, (int, float, Decimal, Fraction, np.integer, np.floating)
-    ):
-        _mismatch(field, value)
-    return _compare_number(field, op, value)
-
-
-def _mismatch(field: Field, value: Any) -> Any:
-    raise InvalidRequestError(f"{field.name!r} is {field.datatype.name} and does not compare with {value!r}")
-
-
-def _text(value: Any, field: Field) -> bytes:
-    if isinstance(value, str):
-        raw = value.encode()
-    elif isinstance(value, bytes):
-        raw = value
-    else:
-        _mismatch(field, value)
-    if not field.is_var:
-        width = field.cell_val_num * field.datatype.size
-        if len(raw) > width:
-            raise InvalidRequestError(f"{field.name!r} holds {width} bytes per cell; {value!r} is longer")
-        raw = raw.ljust(width, b"\0")
-    return raw
-
-
-def _compare_flag(field: Field, op: Op, value: Any) -> Predicate:
-    if not isinstance(value, (bool, np.bool_)) and value not in {0, 1}:
-        _mismatch(field, value)
-    return Test(op, field.name, b"\1" if value else b"\0")
-
-
-def _compare_number(field: Field, op: Op, value: Any) -> Predicate:
-    dtype = field.datatype.dtype
-    if dtype.kind == "f":
-        return Test(op, field.name, np.array(float(value), dtype).tobytes())
-    if isinstance(value, (float, np.floating)) and not math.isfinite(value):
-        return _beyond(field, op, above=bool(value > 0)) if not math.isnan(value) else FALSE
-    exact = Fraction(value) if not isinstance(value, np.integer) else Fraction(int(value))
-    if exact.denominator != 1:
-        if op is Op.EQ:
-            return FALSE
-        if op is Op.NE:
-            return _not_null(field)
-        exact = Fraction(math.floor(exact))  # x < 2.5 is x <= 2, and x >= 2.5 is x > 2
-        op = {Op.LT: Op.LE, Op.LE: Op.LE, Op.GT: Op.GT, Op.GE: Op.GT}[op]
-    number, info = int(exact), np.iinfo(dtype)
-    if number > info.max or number < info.min:
-        return _beyond(field, op, above=number > info.max)
-    return Test(op, field.name, np.array(number, dtype).tobytes())
-
-
-def _beyond(field: Field, op: Op, *, above: bool) -> Predicate:
-    """A comparison with a number that is larger, or smaller, than all that the field can hold."""
-    holds = op is Op.NE or op in ({Op.LT, Op.LE} if above else {Op.GT, Op.GE})
-    return _not_null(field) if holds else FALSE
-
-
-def _compare_label(field: Field, op: Op, value: Any, enum: Any) -> Predicate:
-    labels = enum.values.to_pylist()
-    wanted = value.encode() if isinstance(value, str) and labels and isinstance(labels[0], bytes) else value
-    if isinstance(value, Decimal):
-        wanted = float(value)
-    if op not in {Op.EQ, Op.NE} and not enum.ordered:
-        raise InvalidRequestError(f"the labels of {field.name!r} have no order; compare it with = or !=")
-    if wanted in labels:
-        index = np.array(labels.index(wanted), field.datatype.dtype).tobytes()
-        return Test(op, field.name, index)
-    if op is Op.EQ:
-        return FALSE
-    if op is Op.NE:
-        return _not_null(field)
-    raise InvalidRequestError(f"{value!r} is no label of {field.name!r}")
-
-
-def _date(text: Any, field: Field) -> Any:
-    """A date or time in the field's unit, as a fraction where it falls between two."""
-    if not isinstance(text, str) or not field.datatype.is_datetime:
-        _mismatch(field, text)
-    try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            from datetime import UTC  # noqa: PLC0415
-
-            moment = moment.astimezone(UTC).replace(tzinfo=None)
-        exact = (
-            np.datetime64(moment, "us")
-            if "." not in text or len(text.partition(".")[2]) <= 6
-            else np.datetime64(text)
-        )
-    except ValueError:
-        try:
-            exact = np.datetime64(text)
-        except ValueError:
-            raise InvalidRequestError(
-                f"{text!r} is no date or time; write '2026-01-31' or '2026-01-31 12:00:00'"
-            ) from None
-    return count_of(exact, field.datatype)
-
-
-def count_of(moment: np.datetime64 | date, datatype: Datatype) -> Fraction:
-    """How many units of the datatype lie between 1970 and the moment, exactly."""
-    exact = np.datetime64(moment)
-    unit = datatype.unit
-    coarse = exact.astype(f"M8[{unit}]")
-    whole = int(coarse.astype(np.int64))
-    if coarse == exact:
-        return Fraction(whole)
-    if coarse > exact:  # numpy rounds years and months towards 1970
-        whole -= 1
-    return Fraction(2 * whole + 1, 2)  # somewhere between two units is all that a comparison needs to know

@@ -1,24 +1,27 @@
 """Writes: columns to ordered cells to fragments, any number of them under one commit."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from terrazzo.engine.buffers import binary
 from terrazzo.engine.clock import new_name
 from terrazzo.engine.columns import Column, concat
 from terrazzo.engine.commit import commit_fragments, put_fragment
 from terrazzo.engine.dense import Box, shape_of, to_tiles
 from terrazzo.engine.encode import EncodedFragment, encode_dense, encode_sparse
 from terrazzo.engine.fragments import Fragment
-from terrazzo.engine.order import argsort, equals_previous, sort_keys
+from terrazzo.engine.order import sort_cells, sort_keys
 from terrazzo.engine.runner import run_all
 from terrazzo.engine.tables import as_batches, columns_of
-from terrazzo.errors import InvalidRequestError
+from terrazzo.errors import InvalidRequestError, TerrazzoError
 from terrazzo.format.domain import Dim
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.fragment import dense_tile_cells
+from terrazzo.format.keys import TimestampedName
 from terrazzo.format.schema import Schema
 from terrazzo.storage.base import Store
 
@@ -30,22 +33,28 @@ def write_sparse(
     store: Store, schema: Schema, schema_name: str, data: Any, time_ms: int, cipher: Aes256Gcm | None,
     fragment_size: int = FRAGMENT_SIZE,
 ) -> tuple[Fragment, ...]:  # fmt: skip
-    """Write and commit; no cells at all leave nothing behind."""
+    """Write and commit; no cells at all, and an input that turns out to be wrong, leave nothing behind."""
     written: list[Fragment] = []
-    for columns in gathered(data, schema, fragment_size):
-        encoded = sparse_fragment(columns, schema, schema_name, time_ms, cipher)
-        put_fragment(store, encoded)
-        written.append(encoded.fragment)
+    try:
+        for columns in gathered(data, schema, fragment_size):
+            encoded = sparse_fragment(columns, schema, schema_name, time_ms, cipher)
+            written.append(encoded.fragment)
+            put_fragment(store, encoded)
+    except BaseException:
+        with suppress(TerrazzoError):  # nobody sees them: if they cannot be removed now, vacuum does it later
+            for fragment in written:
+                store.delete_folder(fragment.key)
+        raise
     commit_fragments(store, [fragment.name for fragment in written])
     return tuple(written)
 
 
 def gathered(data: Any, schema: Schema, size: int) -> Iterator[dict[str, Column]]:
-    """Input batches joined until they fill a fragment; every batch is checked before the first put."""
+    """Input batches joined until they fill a fragment; a batch is never cut."""
     names = [field.name for field in schema.fields]
     waiting: list[dict[str, Column]] = []
     held = 0
-    for batch in as_batches(data):
+    for batch in as_batches(data, schema):
         columns = columns_of(batch, schema, names)
         n = len(columns[schema.dims[0].name])
         if not n:
@@ -89,13 +98,11 @@ def check_domain(column: Column, dim: Dim, schema: Schema) -> None:
 
 
 def _check_strings(column: Column, dim: Dim, domain: Any) -> None:
-    import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 
     low, high = (end if isinstance(end, bytes) else str(end).encode() for end in domain)
     cells = column.binary()
-    kind = pa.large_binary()
-    outside = pc.or_(pc.less(cells, pa.scalar(low, kind)), pc.greater(cells, pa.scalar(high, kind)))
+    outside = pc.or_(pc.less(cells, binary(low)), pc.greater(cells, binary(high)))
     if high and pc.any(outside).as_py():
         row = int(np.argmax(outside.to_numpy(zero_copy_only=False)))
         raise InvalidRequestError(
@@ -114,12 +121,10 @@ def sparse_fragment(
 def in_global_order(columns: Mapping[str, Column], schema: Schema) -> dict[str, Column]:
     """The cells sorted; InvalidRequestError where two share coordinates and the schema forbids that."""
     keys = sort_keys([columns[dim.name] for dim in schema.dims], schema)
-    index = argsort(keys)
-    if not schema.allows_duplicates:
-        same = equals_previous(keys, index)
-        if same.any():
-            place = int(np.argmax(same))
-            raise _duplicate(columns, schema, place if index is None else int(index[place]))
+    index, same = sort_cells(keys)
+    if not schema.allows_duplicates and same.any():
+        place = int(np.argmax(same))
+        raise _duplicate(columns, schema, place if index is None else int(index[place]))
     if index is None:
         return dict(columns)
     moved: dict[str, Column] = {}
@@ -146,7 +151,7 @@ def write_dense(
     store: Store, schema: Schema, schema_name: str, columns: Mapping[str, Column], box: Box, time_ms: int,
     cipher: Aes256Gcm | None,
 ) -> tuple[Fragment, ...]:  # fmt: skip
-    encoded = dense_fragment(schema, schema_name, columns, box, time_ms, cipher)
+    encoded = dense_fragment(schema, schema_name, columns, box, new_name(time_ms), cipher)
     put_fragment(store, encoded)
     commit_fragments(store, [encoded.fragment.name])
     return (encoded.fragment,)
@@ -157,15 +162,15 @@ def dense_fragment(
     schema_name: str,
     columns: Mapping[str, Column],
     box: Box,
-    time_ms: int,
+    name: TimestampedName,
     cipher: Aes256Gcm | None,
 ) -> EncodedFragment:
     """One fragment out of the cells of a box in row-major order."""
     cells = prod(shape_of(box))
-    for name, column in columns.items():
+    for attr, column in columns.items():
         if len(column) != cells:
-            raise InvalidRequestError(f"column {name!r} has {len(column)} cells; the region holds {cells}")
+            raise InvalidRequestError(f"column {attr!r} has {len(column)} cells; the region holds {cells}")
     tiled, written = to_tiles(columns, box, schema)
     return encode_dense(
-        new_name(time_ms), schema, schema_name, tiled, box, dense_tile_cells(schema), written, cipher=cipher
+        name, schema, schema_name, tiled, box, dense_tile_cells(schema), written, cipher=cipher
     )

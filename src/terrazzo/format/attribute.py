@@ -113,7 +113,7 @@ class Attr:
         writer.str32(self.name)
         writer.u8(self.datatype)
         writer.u32(self.cell_val_num)
-        self.filters.pack(writer)
+        self.filters.pack(writer, version)
         if version >= FILL_VALUE:
             writer.bytes64(self.fill)
         if version >= NULLABLE:

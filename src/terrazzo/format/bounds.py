@@ -66,6 +66,11 @@ class BoundsTable:
     def __init__(self, columns: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> None:
         self.columns = tuple(columns)
 
+    @classmethod
+    def of(cls, bounds: Sequence[Sequence[Bound]], dims: Sequence[DimensionLike]) -> "BoundsTable":
+        """Out of plain values, a bound of all dimensions per tile."""
+        return cls([(_column(bounds, j, 0, dim), _column(bounds, j, 1, dim)) for j, dim in enumerate(dims)])
+
     def __len__(self) -> int:
         return len(self.columns[0][0]) if self.columns else 0
 
@@ -112,10 +117,10 @@ class BoundsTable:
             return cls([(rows[name][:, 0].copy(), rows[name][:, 1].copy()) for name in record.names or ()])
         # Strings: a few microseconds per tile, and one tile is thousands of cells.
         bounds = [[unpack_bound(cursor, dim) for dim in dims] for _ in range(count)]
-        return cls([(_column(bounds, j, 0, dim), _column(bounds, j, 1, dim)) for j, dim in enumerate(dims)])
+        return cls.of(bounds, dims)
 
 
-def _column(bounds: list[list[Bound]], j: int, side: int, dim: DimensionLike) -> NDArray[Any]:
+def _column(bounds: Sequence[Sequence[Bound]], j: int, side: int, dim: DimensionLike) -> NDArray[Any]:
     column = np.empty(len(bounds), object if dim.is_var else dim.datatype.dtype)
     column[:] = [row[j][side] for row in bounds]
     return column

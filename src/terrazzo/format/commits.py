@@ -8,6 +8,7 @@ delete_commit_file.md, update_commit_file.md.
 Both bodies are stored in a generic tile. An assigned value is the bytes of one cell, none at all for null.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Self
 
@@ -95,7 +96,8 @@ class UpdateCommit:
 
     def __post_init__(self) -> None:
         names = [assignment.attr for assignment in self.assignments]
-        if twice := {name for name in names if names.count(name) > 1}:
+        if len(set(names)) != len(names):
+            twice = {name for name, count in Counter(names).items() if count > 1}
             raise InvalidRequestError(f"{', '.join(sorted(twice))}: assigned twice in one update")
 
     @classmethod

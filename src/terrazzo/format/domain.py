@@ -144,13 +144,22 @@ class Dim:
         return None if self.is_var else self.datatype.size
 
     @property
+    def extent(self) -> int:
+        """Cells that a tile of a dense array has along this dimension: all of them where an old one has no tile."""
+        assert self.domain is not None  # text has no place in dense arrays
+        return int(self.domain[1]) - int(self.domain[0]) + 1 if self.tile is None else int(self.tile)
+
+    @property
     def n_tiles(self) -> int | None:
         """Tiles that cover the domain; None for text, and where an old array has no tiles."""
         if self.domain is None or self.tile is None:
             return None
         low, high = self.domain
         if self.datatype.is_float:
-            return int((high - low) / self.tile) + 1 if self.tile > 0 and np.isfinite(self.tile) else 1
+            with np.errstate(all="ignore"):
+                count = np.float64(high - low) / self.tile
+            # What an old release let pass, a tile of 0 or no number, counts as one tile.
+            return int(count) + 1 if np.isfinite(count) else 1
         return (int(high) - int(low)) // int(self.tile) + 1
 
     def pack(self, writer: Writer, version: int = WRITTEN) -> None:
@@ -158,7 +167,7 @@ class Dim:
         if version >= SPLIT_DIMENSIONS:
             writer.u8(self.datatype)
             writer.u32(self.cell_val_num)
-            self.filters.pack(writer)
+            self.filters.pack(writer, version)
             writer.u64(0 if self.domain is None else 2 * self.datatype.size)
         if self.domain is not None:
             writer.raw(np.array(self.domain, self.datatype.dtype).tobytes())

@@ -18,6 +18,7 @@ from terrazzo.format.datatypes import VAR, Datatype
 from terrazzo.format.keys import ENUMERATION_VERSION
 from terrazzo.format.wire import Bytes, Cursor, Writer
 
+_LARGEST_CELL = (1 << 31) - 1  # of what Arrow holds as cells of one size
 _ARROW_UNITS = frozenset({"s", "ms", "us", "ns"})
 
 
@@ -129,7 +130,8 @@ class Enumeration:
 
 def _check_stored(datatype: Datatype, cell_val_num: int, data: bytes, offsets: bytes) -> None:
     if cell_val_num != VAR:
-        if cell_val_num == 0 or len(data) % (cell_val_num * datatype.size):
+        size = cell_val_num * datatype.size
+        if not 0 < size <= _LARGEST_CELL or len(data) % size:
             raise CorruptionError(f"{len(data)} bytes are no cells of {cell_val_num} {datatype.name}")
         return
     if len(offsets) % 8:

@@ -42,6 +42,7 @@ class Section(IntEnum):
     PROCESSED_CONDITIONS = 10
 
 
+_MOST_CELLS = 1 << 48  # what a damaged count claims is mostly beyond; sums of bytes then stay below 64 bits
 _SINGLE = frozenset({Section.RTREE, Section.FRAGMENT_STATISTICS, Section.PROCESSED_CONDITIONS})
 _SINCE = {
     Section.VALIDITY_OFFSETS: versions.VALIDITY,
@@ -177,15 +178,28 @@ class Footer:
     def check(self, schema: Schema) -> None:
         """That the counts can be true of this schema, before anyone allocates by them."""
         if self.dense:
-            return
-        if self.n_sparse_tiles and not 0 < self.last_tile_cells <= schema.capacity:
+            self._check_grid(schema)
+        elif self.n_sparse_tiles and not 0 < self.last_tile_cells <= schema.capacity:
             raise CorruptionError(
                 f"the last tile has {self.last_tile_cells} cells; the capacity is {schema.capacity}"
             )
         # Every tile takes eight bytes at least of every file (its chunk count).
-        largest = max(self.file_sizes, default=0)
-        if self.n_sparse_tiles * 8 > largest:
-            raise CorruptionError(f"{self.n_sparse_tiles} tiles cannot be stored in {largest} bytes")
+        largest, n_tiles = max(self.file_sizes, default=0), self.n_tiles(schema)
+        if n_tiles * 8 > largest:
+            raise CorruptionError(f"{n_tiles} tiles cannot be stored in {largest} bytes")
+        if self.n_cells(schema) > _MOST_CELLS:
+            raise CorruptionError(f"a fragment of {self.n_cells(schema)} cells")
+
+    def _check_grid(self, schema: Schema) -> None:
+        if schema.sparse:
+            raise CorruptionError("a dense fragment in a sparse array")
+        grid = tile_grid(self.domain, schema)
+        for (low, high), (first, last), dim in zip(self.domain or (), grid, schema.dims, strict=False):
+            n_tiles = dim.n_tiles or 1
+            if low > high or first < 0 or last >= n_tiles:
+                raise CorruptionError(
+                    f"{dim.name!r} from {low} to {high}: tiles {first} to {last}, of which it has {n_tiles}"
+                )
 
 
 def schema_name(stored: Bytes) -> str | None:
@@ -232,10 +246,9 @@ def tile_grid(domain: tuple[Bound, ...] | None, schema: Schema) -> tuple[tuple[i
         return ()
     grid = []
     for (low, high), dim in zip(domain, schema.dims, strict=True):
-        assert dim.domain is not None  # a dense dimension has both
-        assert dim.tile is not None
-        first, extent = int(dim.domain[0]), int(dim.tile)
-        grid.append(((low - first) // extent, (high - first) // extent))
+        assert dim.domain is not None
+        first = int(dim.domain[0])
+        grid.append(((low - first) // dim.extent, (high - first) // dim.extent))
     return tuple(grid)
 
 
@@ -246,7 +259,7 @@ def tile_count(domain: tuple[Bound, ...] | None, schema: Schema) -> int:
 
 
 def dense_tile_cells(schema: Schema) -> int:
-    return prod([int(dim.tile or 1) for dim in schema.dims])
+    return prod([dim.extent for dim in schema.dims])
 
 
 def _entries(slots: Slots, version: int) -> tuple[int, int]:

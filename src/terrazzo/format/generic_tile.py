@@ -18,9 +18,10 @@ import struct
 from dataclasses import dataclass
 from typing import Self
 
-from terrazzo.errors import CorruptionError, InvalidRequestError
+from terrazzo.errors import CorruptionError, FormatError, InvalidRequestError
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters.aes import Aes256Gcm
+from terrazzo.format.filters.base import FilterCode
 from terrazzo.format.filters.compress import Gzip
 from terrazzo.format.filters.pipeline import Pipeline
 from terrazzo.format.tile import TileCodec
@@ -29,6 +30,7 @@ from terrazzo.format.wire import Bytes, Cursor, Writer
 
 _HEADER = struct.Struct("<IQQBQBI")
 _PIPELINE = (Gzip(1),)
+_NO_KEY = Aes256Gcm(bytes(32), bytes)  # stands for encryption in a pipeline that is looked at, not run
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +85,23 @@ def unpack_generic_tile(stored: Bytes | Cursor, cipher: Aes256Gcm | None = None)
         cursor.expect_end()
         return body
     header = GenericTileHeader.unpack(stored)
+    pipeline_bytes = Cursor(stored.take(header.pipeline_size), base=stored.offset - header.pipeline_size)
+    pipeline = Pipeline.unpack(pipeline_bytes, header.version, cipher or _NO_KEY)
+    pipeline_bytes.expect_end()
+    if header.encrypted != any(each.code == FilterCode.AES_256_GCM for each in pipeline.filters):
+        raise CorruptionError(
+            "header and pipeline disagree on encryption", offset=pipeline_bytes.base - _HEADER.size + 29
+        )
     if header.encrypted and cipher is None:
         raise InvalidRequestError("the array is encrypted; open it with its key")
     if cipher is not None and not header.encrypted:
         raise InvalidRequestError("the array is not encrypted; open it without a key")
-    pipeline_bytes = Cursor(stored.take(header.pipeline_size), base=stored.offset - header.pipeline_size)
-    pipeline = Pipeline.unpack(pipeline_bytes, header.version, cipher)
-    pipeline_bytes.expect_end()
     start = stored.offset
     tile = stored.take(header.stored_size)
     # The cipher is in the pipeline as stored.
     codec = TileCodec(pipeline, header.datatype, header.cell_size, header.version)
     try:
         return codec.decode(tile, header.size).tobytes()
-    except CorruptionError as error:
+    except FormatError as error:
         error.offset = start + (error.offset or 0)
         raise

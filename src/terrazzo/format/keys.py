@@ -39,6 +39,8 @@ TIMESTAMPS_FILE = "t.tdb"
 DELETE_TIMESTAMPS_FILE = "dt.tdb"
 DELETE_CONDITIONS_FILE = "dci.tdb"
 
+MERGE_SUFFIX = "merge"  # unknown to libtiledb, which steps over it
+
 GROUP_VERSION = 2
 ENUMERATION_VERSION = 0
 
@@ -124,6 +126,11 @@ def commit_key(name: TimestampedName, kind: CommitKind) -> str:
     if name.in_folders:
         return f"{COMMIT_FOLDER}/{name}.{kind}"
     return f"{name}.{CommitKind.OK if kind is CommitKind.WRITE else kind}"
+
+
+def merge_key(name: TimestampedName) -> str:
+    """Where a consolidation says what it replaces, until its `.vac` does."""
+    return f"{COMMIT_FOLDER}/{name}.{MERGE_SUFFIX}"
 
 
 def schema_key(name: str | TimestampedName) -> str:

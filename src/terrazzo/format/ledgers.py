@@ -14,10 +14,10 @@ ignore_file.md, vacuum_file.md, consolidated_fragment_metadata.md.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 from terrazzo.errors import CorruptionError
 from terrazzo.format.commits import Commit
@@ -29,6 +29,8 @@ from terrazzo.format.keys import (
     commit_key,
 )
 from terrazzo.format.wire import U64, Bytes, Cursor, Writer
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +128,18 @@ def _line(content: bytes, start: int) -> tuple[str, int]:
         raise CorruptionError("a line is not text", offset=start) from None
 
 
+def _parsed(name: str, parse: Callable[[str], _T], start: int) -> _T:
+    try:
+        return parse(name)
+    except CorruptionError as problem:  # a name that contradicts itself
+        problem.offset = start
+        raise
+
+
 def _commit(line: str, start: int) -> Commit:
     """The commit that a line names, whether by relative key, with a leading slash, or by a whole URI."""
     file = line.rpartition("/")[2]
-    commit = Commit.parse(file)
+    commit = _parsed(file, Commit.parse, start)
     if commit is None:
         raise CorruptionError(f"{line[:80]!r} names no commit", offset=start)
     return commit
@@ -177,20 +187,52 @@ def pack_vac(keys: Iterable[str]) -> bytes:
 
 def unpack_vac(stored: Bytes) -> tuple[str, ...]:
     """Keys relative to the array, wherever it stood when a line with a whole URI was written."""
-    return tuple(_superseded(line, start) for start, line in _lines(stored))
+    return tuple(_superseded(line, start) for start, line in _lines(stored, closed=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Ours alone: what a consolidation is about to commit, and what that replaces.
+
+    It is put before the commit and removed behind the `.vac`, so that no reader of ours shows cells twice in
+    between. libtiledb steps over its suffix. Lines: `+` and a new fragment, `-` and a superseded one, as keys.
+    """
+
+    created: tuple[str, ...]
+    replaced: tuple[str, ...]
+
+    def pack(self) -> bytes:
+        lines = [f"+{key}\n" for key in self.created] + [f"-{key}\n" for key in self.replaced]
+        return "".join(lines).encode()
+
+    @classmethod
+    def unpack(cls, stored: Bytes) -> Self:
+        created: list[str] = []
+        replaced: list[str] = []
+        for start, line in _lines(stored, closed=True):
+            if line[:1] not in {"+", "-"} or len(line) < 2:
+                raise CorruptionError(
+                    f"{line[:80]!r} tells neither what is new nor what is replaced", offset=start
+                )
+            (created if line[0] == "+" else replaced).append(line[1:])
+        return cls(tuple(created), tuple(replaced))
 
 
 def _superseded(line: str, start: int) -> str:
-    for folder in (FRAGMENT_FOLDER, METADATA_FOLDER):
-        if (at := line.find(folder)) >= 0:
-            return line[at:]
-    if "/" not in line:
-        raise CorruptionError(f"{line[:80]!r} is no path", offset=start)
-    return line.rpartition("/")[2]
+    path, slash, name = line.rpartition("/")
+    # Whoever vacuums removes what stands here: half a line must not name a folder of many.
+    if not slash or _parsed(name, TimestampedName.parse, start) is None:
+        raise CorruptionError(f"{line[:80]!r} names no fragment and no metadata", offset=start)
+    folder = path.rpartition("/")[2]
+    return f"{folder}/{name}" if folder in {FRAGMENT_FOLDER, METADATA_FOLDER} else name
 
 
-def _lines(stored: Bytes) -> Iterator[tuple[int, str]]:
+def _lines(stored: Bytes, *, closed: bool = False) -> Iterator[tuple[int, str]]:
+    """Lines and where they start. `closed` ones must end: half a name of a fragment can be the name of another."""
     content, position = bytes(stored), 0
+    if closed and content and not content.endswith(b"\n"):
+        start = content.rfind(b"\n") + 1
+        raise CorruptionError(f"the line {content[start:][:80]!r} is cut off", offset=start)
     while position < len(content):
         start = position
         line, position = _line(content, start)
@@ -224,9 +266,12 @@ class ConsolidatedFooters:
         content, first = memoryview(body), cursor.position
         edges = [*sorted({offset for _, offset in entries}), len(content)]
         if edges[0] < first or edges[-1] < edges[max(len(edges) - 2, 0)]:
-            raise CorruptionError(f"a footer at {edges[0]}; they lie between {first} and {len(content)}")
-        end_of = dict(pairwise(edges))
+            raise CorruptionError(
+                f"a footer at {edges[0]}; they lie between {first} and {len(content)}", offset=first
+            )
+        # Cut once each: that many names share a footer must not multiply it.
+        footer_at = {start: bytes(content[start:end]) for start, end in pairwise(edges)}
         footers: dict[str, bytes] = {}
         for name, offset in entries:  # of a name that comes twice, the first footer counts
-            footers.setdefault(name, bytes(content[offset : end_of.get(offset, offset)]))
+            footers.setdefault(name, footer_at.get(offset, b""))
         return cls(footers)

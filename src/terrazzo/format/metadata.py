@@ -12,6 +12,7 @@ these. A numpy array is flattened under `__np_flat_<key>`, its shape beside it i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from terrazzo.format.wire import Bytes, Cursor, Writer
 FLAT_PREFIX = "__np_flat_"
 SHAPE_PREFIX = "__np_shape_"
 
+_MOST_AXES = 64  # of a numpy array
 _BYTES = frozenset({Datatype.BLOB, Datatype.CHAR, Datatype.GEOM_WKB, Datatype.ANY})
 _ENCODINGS = {
     Datatype.STRING_UTF8: "utf-8", Datatype.STRING_ASCII: "utf-8", Datatype.GEOM_WKT: "utf-8",
@@ -121,6 +123,8 @@ class MetadataValue:
 
 def put(key: str, value: object) -> "dict[str, MetadataValue | None]":
     """The entries that set `key`: its value, and tombstones where another kind of value may have been."""
+    if not isinstance(key, str):
+        raise InvalidRequestError(f"metadata keys are text, not {type(key).__name__}")
     if key.startswith((FLAT_PREFIX, SHAPE_PREFIX)):
         raise InvalidRequestError(
             f"{key!r}: keys that begin with {FLAT_PREFIX} or {SHAPE_PREFIX} are reserved"
@@ -155,7 +159,8 @@ def _shaped(flat: np.ndarray[Any, Any], shape: MetadataValue | None) -> np.ndarr
         return flat
     sizes = shape.array.tolist()
     # A shape that does not fit is another writer's; the values are still worth showing.
-    return flat.reshape(sizes) if int(np.prod(sizes, dtype=np.float64)) == flat.size else flat
+    fits = shape.datatype.is_integer and min(sizes, default=0) >= 0 and prod(sizes) == flat.size
+    return flat.reshape(sizes) if fits and len(sizes) <= _MOST_AXES else flat
 
 
 @dataclass(frozen=True, slots=True)

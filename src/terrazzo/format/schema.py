@@ -16,6 +16,7 @@ Spec: format_spec/array_schema.md.
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -43,6 +44,7 @@ from terrazzo.format.versions import (
     CURRENT_DOMAIN,
     DIMENSION_LABELS,
     ENUMERATIONS,
+    FILL_VALUE,
     NULLABLE,
     SPLIT_DIMENSIONS,
     WRITTEN,
@@ -57,6 +59,7 @@ DEFAULT_CAPACITY = 10_000
 _ZSTD = Pipeline((Zstd(-1),))
 _RLE = Pipeline((Rle(-1),))
 _MOST_HILBERT_DIMS = 15
+_LARGEST_FILLS = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -134,8 +137,10 @@ class Schema:
     def filters_of(self, which: "Field | str") -> Pipeline:
         """The filters of a field's values; its offsets and validity have those of the schema."""
         chosen = self.field(which) if isinstance(which, str) else which
-        # Quirk: a dimension without filters of its own is filtered as all coordinates are.
-        if isinstance(chosen, Dim) and not chosen.filters.filters:
+        # Quirk: a dimension without filters of its own is filtered as all coordinates are. Not so under a
+        # schema of before format 5, whose filters for coordinates are for those of all dimensions together:
+        # fragments that a later release added have files per dimension, and those are not filtered at all.
+        if isinstance(chosen, Dim) and not chosen.filters.filters and self.version >= SPLIT_DIMENSIONS:
             return self.coords_filters
         return chosen.filters
 
@@ -157,10 +162,10 @@ class Schema:
         writer.u8(self.tile_order)
         writer.u8(self.cell_order)
         writer.u64(self.capacity)
-        self.coords_filters.pack(writer)
-        self.offsets_filters.pack(writer)
+        self.coords_filters.pack(writer, version)
+        self.offsets_filters.pack(writer, version)
         if version >= NULLABLE:
-            self.validity_filters.pack(writer)
+            self.validity_filters.pack(writer, version)
         self._pack_lists(writer)
         return bytes(writer)
 
@@ -249,7 +254,7 @@ def _check(schema: Schema) -> None:
         raise InvalidRequestError("an array needs at least one dimension")
     names = [each.name for each in (*schema.fields, *schema.labels)]
     if len(set(names)) != len(names):
-        twice = sorted({repr(name) for name in names if names.count(name) > 1})
+        twice = sorted(repr(name) for name, count in Counter(names).items() if count > 1)
         raise InvalidRequestError(f"{', '.join(twice)}: the name of more than one dimension or attribute")
     if not 0 < schema.capacity < 1 << 64:
         raise InvalidRequestError(f"a tile cannot hold {schema.capacity} cells")
@@ -296,4 +301,14 @@ def _unpack_dims(cursor: Cursor, version: int) -> tuple[Dim, ...]:
 
 
 def _unpack_attrs(cursor: Cursor, version: int) -> tuple[Attr, ...]:
-    return tuple(Attr.unpack(cursor, version) for _ in range(cursor.count32(17, "attributes")))
+    attrs, fills = [], 0
+    for _ in range(cursor.count32(17, "attributes")):
+        attrs.append(Attr.unpack(cursor, version))
+        fills += len(attrs[-1].fill)
+        if (
+            version < FILL_VALUE and fills > _LARGEST_FILLS
+        ):  # these take memory that no stored bytes stand for
+            raise CorruptionError(
+                f"{len(attrs)} attributes have cells of {fills} bytes", offset=cursor.offset
+            )
+    return tuple(attrs)

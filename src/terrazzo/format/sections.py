@@ -86,8 +86,8 @@ def _slices(fixed: memoryview, var: memoryview) -> NDArray[Any]:
     if len(fixed) % 8:
         raise CorruptionError(f"{len(fixed)} bytes are not whole offsets", offset=0)
     starts = np.frombuffer(fixed, "<u8")
-    ends = np.append(starts[1:], np.uint64(len(var)))
-    if len(starts) and (np.any(starts > ends) or ends[-1] > len(var)):
+    ends = np.append(starts, np.uint64(len(var)))[1:]
+    if (starts > ends).any():
         raise CorruptionError("offsets of minimum or maximum values run backwards", offset=16)
     values = np.empty(len(starts), object)
     values[:] = [bytes(var[a:b]) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]

@@ -77,6 +77,7 @@ class TileCodec:
     version: int = WRITTEN
     var: bool = False  # this is the var file of a variable-length field
     cipher: Aes256Gcm | None = None  # the last filter of every file of an encrypted array
+    schema_version: int = WRITTEN  # Quirk: whether text holds its offsets is the schema's matter
 
     _filters: Pipeline = field(init=False, repr=False, compare=False)  # the cipher included
     _elements: tuple[Element, ...] = field(init=False, repr=False, compare=False)
@@ -112,12 +113,17 @@ class TileCodec:
             since = UTF8_WITHOUT_OFFSETS
         else:
             return None
-        return first if self.version >= since else None
+        return first if min(self.version, self.schema_version) >= since else None
 
     @property
     def holds_offsets(self) -> bool:
         """The filter of these strings keeps the offsets; their own tile is PLACEHOLDER_OFFSETS."""
         return self._strings is not None
+
+    @property
+    def expansion(self) -> int:
+        """No stored byte stands for more bytes than this, apart from strings that repeat."""
+        return self._filters.expansion
 
     def encode(self, data: Bytes | NDArray[Any], offsets: NDArray[np.uint64] | None = None) -> bytes:
         """A tile. Var data come with the offset of each cell, from 0 on, without a closing one."""
@@ -127,12 +133,12 @@ class TileCodec:
             self._refuse_late_string_filters()
             if self._strings is not None:
                 chunk = self._filters.encode(self._strings.encode_strings(view, offsets), self._elements)
-                return b"".join((U64.pack(1), *_chunk(len(view), chunk)))
+                return b"".join((U64.pack(1), *_packed(len(view), chunk)))
         pieces: list[Bytes] = [b""]
         n_chunks, start = 0, 0
         for end in self._cut(len(view), offsets):
             chunk = self._filters.encode(Parts((), (view[start:end],)), self._elements)
-            pieces += _chunk(end - start, chunk)
+            pieces += _packed(end - start, chunk)
             n_chunks, start = n_chunks + 1, end
         pieces[0] = U64.pack(n_chunks)
         return b"".join(pieces)
@@ -156,37 +162,40 @@ class TileCodec:
         return cut_cells(size, self.cell_size)
 
     def decode(self, stored: Bytes, size: int, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-        """The `size` bytes of a tile, in `out` where given, which has just that size."""
+        """The `size` bytes of a tile: in `out` where given, which has just that size; else read-only."""
         if self._strings is not None:
             raise InvalidRequestError("these strings hold their offsets: decode_strings gives both")
         view = memoryview(stored)
         chunks, largest = _chunks(view, size)
-        if out is None:
-            if size > self._filters.expansion * len(view):
-                raise CorruptionError(f"a tile of {size} bytes cannot come from {len(view)}")
-            out = np.empty(size, np.uint8)
-        elif out.nbytes != size:
-            raise InvalidRequestError(f"a buffer of {out.nbytes} bytes for a tile of {size}")
-        target, start, decompress = out.data, 0, self._decompress
         limits = self._filters.limits(largest, self._elements)
-        for original, metadata, data, end in chunks:
-            # The usual column has one compressor: its block is read here, and nothing is made but the bytes.
-            try:
-                if (
-                    decompress is not None
-                    and data - metadata == _SINGLE.size
-                    and _SINGLE.unpack_from(view, metadata) == (0, 1, original, end - data)
-                ):
-                    target[start : start + original] = decompress(view[data:end], original)
-                else:
-                    parts = Parts((view[metadata:data],), (view[data:end],))
-                    parts = self._filters.decode(parts, self._elements, limits)
-                    target[start : start + original] = _data_of(parts, original)
-            except FormatError as error:
-                error.offset = metadata - _HEADER.size  # filters do not know where they are
-                raise
-            start += original
+        if out is None:
+            # A size is a claim: room is made for the chunks that have come, not for those that should.
+            return np.frombuffer(joined(tuple(self._chunk(view, *each, limits) for each in chunks)), np.uint8)
+        if out.nbytes != size:
+            raise InvalidRequestError(f"a buffer of {out.nbytes} bytes for a tile of {size}")
+        target, start = out.data, 0
+        for each in chunks:
+            target[start : start + each[0]] = self._chunk(view, *each, limits)
+            start += each[0]
         return out
+
+    def _chunk(
+        self, view: memoryview, size: int, metadata: int, data: int, end: int, limits: tuple[int, ...]
+    ) -> Bytes:
+        """The `size` bytes of the chunk whose parts start at `metadata` and `data`."""
+        try:
+            # The usual column has one compressor: its block is read here, and nothing is made but the bytes.
+            if (
+                self._decompress is not None
+                and data - metadata == _SINGLE.size
+                and _SINGLE.unpack_from(view, metadata) == (0, 1, size, end - data)
+            ):
+                return self._decompress(view[data:end], size)
+            parts = Parts((view[metadata:data],), (view[data:end],))
+            return _data_of(self._filters.decode(parts, self._elements, limits), size)
+        except FormatError as error:
+            error.offset = metadata - _HEADER.size  # filters do not know where they are
+            raise
 
     def decode_strings(
         self, stored: Bytes, size: int, n_cells: int
@@ -242,7 +251,7 @@ def _chunks(view: memoryview, size: int) -> tuple[list[tuple[int, int, int, int]
     return chunks, largest
 
 
-def _chunk(original: int, parts: Parts) -> tuple[bytes, Bytes, Bytes]:
+def _packed(original: int, parts: Parts) -> tuple[bytes, Bytes, Bytes]:
     metadata, data = joined(parts.metadata), joined(parts.data)
     if max(original, len(metadata), len(data)) > _LARGEST:
         raise InvalidRequestError("a chunk of 4 GiB or more cannot be stored; write smaller tiles")

@@ -276,6 +276,13 @@ def test_a_dimension_without_filters_has_those_of_the_coordinates() -> None:
     assert schema.filters_of("a").filters == ()
 
 
+def test_files_per_dimension_under_a_schema_of_before_format_5_are_not_filtered() -> None:
+    for version, expected in ((4, ()), (5, (Zstd(5),))):
+        schema = Schema([X], [A], coords_filters=[Zstd(5)], version=version)
+
+        assert schema.filters_of("x").filters == expected
+
+
 def test_a_name_that_is_not_there_is_answered_with_those_that_are() -> None:
     schema = Schema([X], [A])
 

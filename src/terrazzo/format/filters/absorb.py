@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 
 from terrazzo.errors import CorruptionError, InvalidRequestError
-from terrazzo.format.filters.base import Parts, joined
+from terrazzo.format.filters.base import Parts, few, joined
 from terrazzo.format.wire import Bytes
 
 _COUNTS = struct.Struct("<II")
@@ -51,6 +51,7 @@ def _release_each(block: Bytes, data: Bytes, decompress: Callable[[Bytes, int], 
     if len(block) < _COUNTS.size:
         raise CorruptionError(f"a compressor's block of {len(block)} bytes; it has {_COUNTS.size} at least")
     n_metadata, n_data = _COUNTS.unpack_from(block)
+    few(n_metadata + n_data, "compressed parts")
     if len(block) != _COUNTS.size + _SIZES.size * (n_metadata + n_data):
         raise CorruptionError(
             f"a compressor's block of {len(block)} bytes for {n_metadata} metadata and {n_data} data parts"

@@ -18,7 +18,7 @@ from terrazzo.format.versions import WRITTEN
 from terrazzo.format.wire import Bytes, Cursor
 
 MOST_PARTS = 64
-"""More parts than any pipeline makes of a chunk; used for upper bounds only."""
+"""More parts than any pipeline makes of a chunk: a block that lists more is damage, and costs time."""
 
 
 class FilterCode(IntEnum):
@@ -98,6 +98,13 @@ class Filter(Protocol):
 def joined(pieces: tuple[Bytes, ...]) -> Bytes:
     """All pieces as one; no copy where there is one only."""
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def few(count: int, what: str, most: int = MOST_PARTS) -> int:
+    """`count`, if a sound chunk can have that many parts."""
+    if count > most:
+        raise CorruptionError(f"{count} {what}; at most {most} are possible")
+    return count
 
 
 def within(size: int, limit: int, what: str) -> int:

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 from terrazzo.errors import CorruptionError
 from terrazzo.format.datatypes import Datatype
-from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, joined
+from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, few, joined
 from terrazzo.format.wire import Bytes, Cursor
 
 _COUNTS = struct.Struct("<II")
@@ -37,6 +37,7 @@ class _Checksum:
     def decode(self, parts: Parts, element: Element, limit: int) -> Parts:  # noqa: ARG002
         cursor = Cursor(joined(parts.metadata))
         n_metadata, n_data = cursor.unpack(_COUNTS)
+        few(n_metadata + n_data, "digests")
         entries = list(self.entry.iter_unpack(cursor.take((n_metadata + n_data) * self.entry.size)))
         metadata, data = cursor.rest(), joined(parts.data)
         self._verify(metadata, entries[:n_metadata])

@@ -127,9 +127,11 @@ def _decoded(stored: Bytes, size: int, dtype: np.dtype[Any]) -> Bytes:
         raise CorruptionError(f"double delta: {len(body)} bytes stored for {count} elements of {bits} bits")
     if not packed:
         return body
-    if bits == 0:
-        raise CorruptionError("double delta: magnitudes of no bits")
     unsigned = np.dtype(f"<u{dtype.itemsize}")
+    if bits == 0:
+        # Quirk: releases before 2.0 store elements at equal distances as signs without a magnitude.
+        first, second = np.frombuffer(body, unsigned, 2)[:, np.newaxis]
+        return as_piece(first + np.arange(count).astype(unsigned) * (second - first))
     target = np.empty(count, unsigned)
     target[:2] = np.frombuffer(body, unsigned, 2)
     rows = _seconds(unpack_bits(body[plain_size:], packed, bits + 1), bits, unsigned)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.errors import CorruptionError
-from terrazzo.format.filters.base import Parts, joined, within
+from terrazzo.format.filters.base import MOST_PARTS, Parts, few, joined, within
 from terrazzo.format.wire import Bytes
 
 _COUNT = struct.Struct("<I")
@@ -63,7 +63,9 @@ def take_sizes(parts: Parts, limit: int) -> tuple[tuple[int, ...], tuple[Bytes, 
         sizes = _SINGLE.unpack_from(metadata)[1:]
     else:
         listed = np.frombuffer(metadata, "<u4", count, _COUNT.size)
-        sizes = tuple(listed[listed > 0].tolist())  # no more turns of a loop than there are bytes of data
+        listed = listed[listed > 0]
+        few(len(listed), "parts", 2 * MOST_PARTS)  # bit shuffle makes two of one
+        sizes = tuple(listed.tolist())
     if sum(sizes) != len(data):
         raise CorruptionError(f"parts of {sum(sizes)} bytes in {len(data)} bytes of data")
     within(len(metadata) - end + len(data), limit, "a chunk")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from terrazzo.errors import CorruptionError, UnsupportedFeatureError
+from terrazzo.errors import CorruptionError, InvalidRequestError, UnsupportedFeatureError
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.filters.base import Element, Filter, FilterCode, Parts
@@ -26,10 +26,12 @@ from terrazzo.format.filters.rle import Rle
 from terrazzo.format.filters.scale_float import ScaleFloat
 from terrazzo.format.filters.webp import WebP
 from terrazzo.format.filters.xor import Xor
+from terrazzo.format.versions import DELTA_REINTERPRET, DOUBLE_DELTA_REINTERPRET, WRITTEN
 from terrazzo.format.wire import Cursor, Writer
 
 MAX_CHUNK_SIZE = 65536
 
+_MOST_FILTERS = 32  # bounds on sizes multiply by each
 _COUNTS = struct.Struct("<II")
 _FILTER = struct.Struct("<BI")
 
@@ -57,6 +59,7 @@ _CLASSES: tuple[type[Filter], ...] = (
 FILTERS: dict[int, type[Filter]] = {int(filter_class.code): filter_class for filter_class in _CLASSES}
 """Every filter that a schema can name. Encryption is not one: see `Aes256Gcm`."""
 
+
 _EXPANSION = {
     FilterCode.GZIP: 1032,
     FilterCode.ZSTD: 1 << 15,
@@ -64,8 +67,14 @@ _EXPANSION = {
     FilterCode.RLE: 0xFFFF,
     FilterCode.BZIP2: 1 << 21,  # a block of 40 bytes can hold 46 million equal ones
     FilterCode.WEBP: 1 << 24,
+    FilterCode.DOUBLE_DELTA: 32,  # two bits at least of an element of eight bytes
+    FilterCode.BIT_WIDTH_REDUCTION: 8,
+    FilterCode.SCALE_FLOAT: 8,
 }
-_OTHER_EXPANSION = 64  # the rest keep two bits at least of an element of eight bytes
+_REINTERPRETS = {
+    FilterCode.DELTA: DELTA_REINTERPRET,
+    FilterCode.DOUBLE_DELTA: DOUBLE_DELTA_REINTERPRET,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +82,14 @@ class Pipeline:
     filters: tuple[Filter, ...] = ()
     max_chunk_size: int = MAX_CHUNK_SIZE  # Quirk: written, read, and of no effect; but 0 means one chunk
 
-    def pack(self, writer: Writer) -> None:
+    def pack(self, writer: Writer, version: int = WRITTEN) -> None:
+        if len(self.filters) > _MOST_FILTERS:
+            raise InvalidRequestError(f"a pipeline of {len(self.filters)} filters; {_MOST_FILTERS} at most")
         writer.raw(_COUNTS.pack(self.max_chunk_size, len(self.filters)))
         for each in self.filters:
             options = each.pack_options()
+            if isinstance(each, (Delta, DoubleDelta)) and version < _REINTERPRETS[each.code]:
+                options = options[:-1]  # formats before it have no datatype to read elements as
             writer.raw(_FILTER.pack(each.code, len(options)))
             writer.raw(options)
 
@@ -85,6 +98,11 @@ class Pipeline:
         """A stored pipeline; `cipher` stands in where encryption is named, as it is in generic tiles only."""
         max_chunk_size = cursor.u32()
         n_filters = cursor.count32(_FILTER.size, "filters")
+        if n_filters > _MOST_FILTERS:
+            raise UnsupportedFeatureError(
+                f"a pipeline of {n_filters} filters; this release reads up to {_MOST_FILTERS}",
+                offset=cursor.offset - 4,
+            )
         return cls(tuple(_unpack_filter(cursor, version, cipher) for _ in range(n_filters)), max_chunk_size)
 
     def elements(self, datatype: Datatype, cell_size: int, version: int) -> tuple[Element, ...]:
@@ -118,7 +136,7 @@ class Pipeline:
         """No stored byte stands for more bytes than this: room for more need not be made."""
         product = 1
         for each in self.filters:
-            product *= _EXPANSION.get(each.code, _OTHER_EXPANSION)
+            product *= _EXPANSION.get(each.code, 1)  # others take no byte away
         return product
 
 

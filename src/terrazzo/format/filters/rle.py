@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from terrazzo.errors import CorruptionError, InvalidRequestError
@@ -63,6 +62,8 @@ class Rle(LevelOption):
         return size + 2 * (size // element.cell_size) + 8 + 8 * MOST_PARTS
 
     def encode_strings(self, data: Bytes, offsets: NDArray[np.uint64]) -> Parts:
+        import pyarrow.compute as pc  # noqa: PLC0415  # takes a while to import, and few need it
+
         runs = pc.run_end_encode(arrow_of(data, offsets), run_end_type="int64")
         lengths = np.diff(runs.run_ends.to_numpy(), prepend=0)
         bounds, content = bounds_and_bytes(runs.values)
@@ -142,6 +143,8 @@ def _differs(part: Bytes, unit: int) -> NDArray[np.bool_]:
 def _decode_cells(part: Bytes, size: int, unit: int) -> Bytes:
     if len(part) % (unit + 2):
         raise CorruptionError(f"{len(part)} bytes of runs; a run has {unit + 2}")
+    if not part:  # the unit, of no cell, may be anything
+        return b""
     runs = np.frombuffer(part, _run_type(unit))
     lengths = runs["length"].astype(np.int64)
     n_cells = int(lengths.sum())

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.datatypes import Datatype
+from terrazzo.format.filters.base import MOST_PARTS, few
 from terrazzo.format.versions import WINDOW_FILTERS_ON_DATES
 
 _LARGEST = 0xFFFF_FFFF
@@ -32,5 +33,6 @@ def is_windowed_date(datatype: Datatype, version: int) -> bool:
 def equal_runs(sizes: NDArray[Any]) -> list[tuple[int, int]]:
     """(first, end) of each longest run of equal sizes: usually all windows, or all and a shorter last."""
     cuts = (np.flatnonzero(sizes[1:] != sizes[:-1]) + 1).tolist()
+    few(len(cuts), "changes of window size", 2 * MOST_PARTS)
     edges = [0, *cuts, len(sizes)]
     return list(pairwise(edges)) if len(sizes) else []

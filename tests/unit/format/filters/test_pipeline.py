@@ -90,3 +90,13 @@ def test_encryption_is_named_where_a_cipher_is_at_hand_only() -> None:
 def test_options_that_do_not_fit_are_corruption(stored: str) -> None:
     with pytest.raises(CorruptionError):
         Pipeline.unpack(Cursor(bytes.fromhex(stored)), 22)
+
+
+def test_delta_filters_of_old_schemas_have_no_datatype_in_their_options() -> None:
+    for version, sizes in ((18, (5, 5)), (19, (6, 5)), (20, (6, 6))):
+        writer = Writer()
+        Pipeline((Delta(), DoubleDelta())).pack(writer, version)
+        stored = bytes(writer)
+
+        assert (stored[9], stored[14 + sizes[0]]) == sizes
+        assert Pipeline.unpack(Cursor(stored), version) == Pipeline((Delta(), DoubleDelta()))

@@ -1,0 +1,93 @@
+"""The small consolidations: commit files, fragment footers and metadata, each into one file."""
+
+from terrazzo.engine.clock import FOREVER, new_name
+from terrazzo.engine.fragments import Fragment
+from terrazzo.engine.metadata import Entries, load_entries
+from terrazzo.engine.snapshot import Window, list_array, parallel, read_ledger, take_snapshot
+from terrazzo.engine.view import View
+from terrazzo.format import keys
+from terrazzo.format.commits import Commit
+from terrazzo.format.fragment import Section
+from terrazzo.format.generic_tile import pack_generic_tile
+from terrazzo.format.keys import CommitKind, TimestampedName, commit_key
+from terrazzo.format.ledgers import (
+    ConsolidatedFooters,
+    DeleteRecord,
+    Record,
+    UpdateRecord,
+    WriteRecord,
+    pack_con,
+    pack_vac,
+)
+from terrazzo.format.metadata import Metadata
+from terrazzo.format.versions import WRITTEN
+
+__all__ = ["consolidate_commits", "consolidate_fragment_metadata", "consolidate_metadata"]
+
+
+def consolidate_commits(view: View) -> TimestampedName | None:
+    """One `.con` with every commit that counts; payloads come from where they are, loose or in an older `.con`."""
+    store = view.store
+    ledger = read_ledger(store, list_array(store))
+    if ledger.problems:
+        raise ledger.problems[0]
+    records: list[Record] = [
+        WriteRecord(name) for name in sorted(ledger.writes.values(), key=lambda name: name.order)
+    ]
+
+    def condition(commit: Commit) -> Record:
+        payload = ledger.payloads[commit.key] if commit.key in ledger.payloads else store.get(commit.key)
+        return (DeleteRecord if commit.kind is CommitKind.DELETE else UpdateRecord)(commit.name, payload)
+
+    records += parallel(condition, sorted(ledger.conditions, key=lambda commit: commit.order))
+    if not records:
+        return None
+    name = new_name(
+        min(record.name.start_ms for record in records),
+        max(record.name.end_ms for record in records),
+        WRITTEN,
+    )
+    store.put(commit_key(name, CommitKind.CONSOLIDATED), pack_con(records))
+    return name
+
+
+def consolidate_fragment_metadata(view: View) -> TimestampedName | None:
+    """One `.meta` with the footers of all visible fragments, so that an open need not visit each of them."""
+    snapshot = take_snapshot(view.store, Window(0, FOREVER), view.cipher)
+    if len(snapshot.fragments) < 2:
+        return None
+
+    def footer(fragment: Fragment) -> tuple[str, bytes]:
+        return str(fragment.name), fragment.footer.pack(snapshot.schema_of(fragment))
+
+    packed = dict(
+        footer(f) for f in snapshot.fragments if f.version == WRITTEN and Section.RTREE in f.footer.offsets
+    )
+    if not packed:
+        return None
+    name = new_name(
+        min(f.name.start_ms for f in snapshot.fragments),
+        max(f.name.end_ms for f in snapshot.fragments),
+        WRITTEN,
+    )
+    view.store.put(keys.footers_key(name), pack_generic_tile(ConsolidatedFooters(packed).pack(), view.cipher))
+    return name
+
+
+def consolidate_metadata(view: View) -> TimestampedName | None:
+    """One file with all metadata, and a `.vac` that names those that it replaces. Removed keys stay removed: nothing
+    older is left for them to come back from."""
+    snapshot = take_snapshot(view.store, Window(0, FOREVER), view.cipher)
+    for problem in snapshot.metadata_problems:
+        raise problem
+    names = snapshot.metadata_names
+    if len(names) < 2:
+        return None
+    merged = load_entries(view.store, names, view.cipher)
+    # Quirk: libtiledb writes no merged file when every key is removed; a file of tombstones reads the same.
+    name = new_name(min(n.start_ms for n in names), max(n.end_ms for n in names), version=None)
+    live: Entries = {key: entry for key, entry in merged.items() if entry is not None} or merged
+    view.store.put(keys.metadata_key(name), pack_generic_tile(Metadata(live).pack(), view.cipher))
+    replaced = [keys.metadata_key(each) for each in names]
+    view.store.put(f"{keys.metadata_key(name)}.vac", pack_vac(replaced))
+    return name

@@ -1,0 +1,337 @@
+"""Consolidation: many fragments to few, in tasks that are boxes of the domain, under one commit.
+
+    plan     which fragments, which boxes, which conditions; nothing but metadata is read
+    run      a box: read, merge the versions, encode, put. Leaves a folder that nobody sees
+    commit   `.merge`, then the commit of all new fragments at once, then `.vac`, then `.merge` goes
+
+A crash before the commit leaves folders that vacuum reclaims. One behind it leaves a `.merge`: our readers honour it
+as they would the `.vac`, and the next maintenance finishes it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from terrazzo.engine.clock import new_name
+from terrazzo.engine.columns import Column
+from terrazzo.engine.commit import commit_fragments, put_fragment
+from terrazzo.engine.dense import Box, read_box, shape_of
+from terrazzo.engine.encode import encode_sparse
+from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
+from terrazzo.engine.fragments import Fragment
+from terrazzo.engine.keeping import alien, keep_dropped
+from terrazzo.engine.merge import Source, merge
+from terrazzo.engine.plan import Part, Request, ScanTask, plan_boxes
+from terrazzo.engine.reading import slabs
+from terrazzo.engine.region import Region, everything
+from terrazzo.engine.runner import LocalRunner, Progress, Runner, run_all
+from terrazzo.engine.select import (
+    Selection,
+    boxes_meet,
+    dense_run_is_safe,
+    named,
+    select,
+    stored_size,
+    tied_with,
+    union_box,
+)
+from terrazzo.engine.snapshot import StoredCondition, list_array, read_ledger
+from terrazzo.engine.sparse import absent
+from terrazzo.engine.view import View
+from terrazzo.engine.write import dense_fragment
+from terrazzo.errors import ConflictError, InvalidRequestError
+from terrazzo.format.commits import UpdateCommit
+from terrazzo.format.generic_tile import pack_generic_tile
+from terrazzo.format.keys import (
+    CommitKind,
+    TimestampedName,
+    commit_key,
+    fragment_key,
+    merge_key,
+    schema_key,
+)
+from terrazzo.format.ledgers import Merge, pack_vac
+from terrazzo.format.schema import Schema
+from terrazzo.storage.base import Store
+
+_SHARE = 6  # decoded cells, their merge, the sorted copy, the encoded tiles
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoxTask:
+    """One box to merge into one fragment. It names its fragment anew each time that it runs."""
+
+    view: View
+    sources: tuple[int, ...]  # places in the snapshot
+    conditions: tuple[StoredCondition, ...]
+    start_ms: int
+    end_ms: int
+    purge: bool
+    scan: ScanTask | None = None  # sparse
+    box: Box | None = None  # dense
+
+    def __call__(self) -> Fragment | None:
+        return _run_dense(self) if self.box is not None else _run_sparse(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolidationPlan:
+    sources: tuple[Fragment, ...]
+    tasks: tuple[BoxTask, ...] = field(repr=False)
+    n_cells: int
+    stored_bytes: int
+    memory: int
+    pending: int  # updates that cannot be materialised yet, because of fragments outside
+    purge: bool
+    schema: tuple[str, Schema] | None = field(
+        default=None, repr=False
+    )  # to be put first: it holds dropped attributes
+
+    def __str__(self) -> str:
+        if not self.sources:
+            return "nothing to consolidate"
+        lines = [
+            f"consolidate {len(self.sources)} fragments, {self.n_cells:,} cells, {self.stored_bytes:,} bytes stored",
+            f"into {len(self.tasks)} fragments, one task each, up to {self.memory:,} bytes of memory",
+        ]
+        if self.purge:
+            lines.append("deleted and superseded cells are dropped: earlier instants can no longer be read")
+        if self.pending:
+            lines.append(
+                f"{self.pending} updates stay pending: fragments outside hold versions of the same cells"
+            )
+        return "\n".join(lines)
+
+
+def plan_consolidation(
+    view: View, selection: Selection, *, fragments: Sequence[str] | None = None, purge: bool = False,
+    memory: int = 1 << 30, max_fragment_size: int | None = None,
+) -> ConsolidationPlan:  # fmt: skip
+    """The next step. `view` must see everything, whatever its time."""
+    snapshot, schema = view.snapshot, view.schema
+    snapshot.require_sound()
+    known = snapshot.schemas
+    if fragments is not None:
+        run = named(snapshot.fragments, fragments)
+        if schema.dense and not dense_run_is_safe(
+            snapshot.fragments, run, schema, replace(selection, amplification=np.inf)
+        ):
+            raise InvalidRequestError(
+                "an older fragment lies within the box of these; consolidate it with them"
+            )
+        if tied := tied_with(snapshot.fragments, run, schema):
+            raise InvalidRequestError(
+                f"{tied.name} was written at the same instant as some of these, and which cell wins would change; "
+                f"consolidate it with them"
+            )
+        if not purge and {each.key for each in run} & {each.key for each in alien(view)}:
+            raise InvalidRequestError(
+                "one of these holds an attribute whose name now means another one, which earlier instants still "
+                "show; leave it out, or purge"
+            )
+    else:
+        run = select(snapshot.fragments, schema, selection, () if purge else alien(view))
+    if not run:
+        return ConsolidationPlan((), (), 0, 0, 0, 0, purge)
+    keeping = view if purge else keep_dropped(view, run)
+    view, snapshot, schema = keeping, keeping.snapshot, keeping.schema
+    new_schema = None if snapshot.schema_name in known else (snapshot.schema_name, schema)
+    places = {fragment.key: place for place, fragment in enumerate(snapshot.fragments)}
+    sources = tuple(places[fragment.key] for fragment in run)
+    conditions, pending = _conditions(view, run, purge=purge)
+    end_ms = max(fragment.name.end_ms for fragment in run)
+    if not schema.dense:
+        end_ms = max(
+            [
+                end_ms,
+                *(
+                    c.time_ms + 1
+                    for c in conditions
+                    if isinstance(c.body, UpdateCommit) and c.time_ms >= run[0].name.start_ms
+                ),
+            ]
+        )
+    shared = (view, sources, conditions, run[0].name.start_ms, end_ms, purge)
+    size = memory // _SHARE
+    if max_fragment_size is not None:
+        size = min(size, max(1, _in_memory(max_fragment_size, run, view)))
+    if schema.dense:
+        cell = sum(attr.datatype.size * (8 if attr.is_var else attr.cell_val_num) for attr in schema.attrs)
+        tasks = tuple(BoxTask(*shared, box=box) for box in slabs(union_box(run), schema, cell, size))
+        peak = min(size, prod(shape_of(union_box(run))) * cell) * _SHARE
+    else:
+        names = tuple(each.name for each in schema.fields)
+        scans = plan_boxes(view, Request(names, everything(schema)), sources, size)
+        tasks = tuple(BoxTask(*shared, scan=scan) for scan in scans)
+        peak = max((scan.size for scan in scans), default=0) * _SHARE
+    n_cells = sum(fragment.footer.n_cells(snapshot.schema_of(fragment)) for fragment in run)
+    return ConsolidationPlan(
+        run, tasks, n_cells, sum(map(stored_size, run)), peak, pending, purge, new_schema
+    )
+
+
+def _in_memory(stored: int, run: Sequence[Fragment], view: View) -> int:
+    """How many bytes of columns make about so many stored ones."""
+    total = sum(map(stored_size, run)) or 1
+    width = sum(f.datatype.size * (8 if f.is_var else f.cell_val_num) for f in view.schema.fields)
+    cells = sum(fragment.footer.n_cells(view.snapshot.schema_of(fragment)) for fragment in run)
+    return int(stored * max(cells * width / total, 0.5))
+
+
+def _conditions(
+    view: View, run: Sequence[Fragment], *, purge: bool
+) -> tuple[tuple[StoredCondition, ...], int]:
+    """Conditions to settle, and how many updates must wait.
+
+    Without duplicates an update changes the newest version of a cell only. Where a fragment that stays outside may
+    hold a newer one, the update stays pending for these cells, and with it every later update.
+    """
+    chosen = {fragment.key for fragment in run}
+    snapshot, schema, conditions = view.snapshot, view.schema, view.conditions
+    if schema.dense:
+        return (), 0
+    outside: list[Fragment] = []
+    if not schema.allows_duplicates:
+        box = union_box(run)
+        outside = [f for f in snapshot.fragments if f.key not in chosen and boxes_meet(f.footer.domain, box)]
+        if outside and purge:
+            raise InvalidRequestError(
+                "purge drops the newest version of deleted cells, and older ones outside would come back; "
+                "consolidate all fragments that overlap"
+            )
+    if not outside:
+        return conditions, 0
+    earliest = min(fragment.name.start_ms for fragment in outside)
+    kept = [c for c in conditions if not (isinstance(c.body, UpdateCommit) and c.time_ms >= earliest)]
+    return tuple(kept), len(conditions) - len(kept)
+
+
+def _run_sparse(task: BoxTask) -> Fragment | None:
+    view, scan = task.view, task.scan
+    assert scan is not None
+    sources = _sources(view, scan)
+    columns = merge(sources, task.conditions, view.wide, purge=task.purge)
+    if columns is None:
+        return None
+    hidden = {TIMESTAMPS, DELETE_TIMESTAMPS, DELETE_CONDITION}
+    kept = {name: column for name, column in columns.items() if name in hidden or view.schema.has(name)}
+    encoded = encode_sparse(
+        new_name(task.start_ms, task.end_ms), view.schema, view.snapshot.schema_name, kept,
+        processed=[condition.marker for condition in task.conditions], cipher=view.cipher,
+    )  # fmt: skip
+    put_fragment(view.store, encoded)
+    return encoded.fragment
+
+
+def _sources(view: View, scan: ScanTask) -> list[Source]:
+    """Every version in the box, fragment by fragment in order of time."""
+    jobs: list[Any] = []
+    prepared = []
+    for part in sorted(scan.parts, key=lambda part: part.fragment):
+        fragment = view.snapshot.fragments[part.fragment]
+        missing, reader = view.missing(fragment), view.reader(fragment)
+        names = [f.name for f in view.wide.fields if f.name not in missing]
+        names += [name for name in (TIMESTAMPS, DELETE_TIMESTAMPS, DELETE_CONDITION) if reader.has(name)]
+        prepared.append((part, fragment, missing, reader.prepare(names, part.tiles, jobs)))
+    run_all(jobs)
+    return [
+        _source(view, scan.region, part, fragment, missing, finish())
+        for part, fragment, missing, finish in prepared
+    ]
+
+
+def _source(
+    view: View,
+    region: Region,
+    part: Part,
+    fragment: Fragment,
+    missing: frozenset[str],
+    columns: dict[str, Column],
+) -> Source:
+    sections = view.reader(fragment).sections
+    if not region.is_everything and not region.covers(sections.rtree.leaves)[part.tiles].all():
+        mask = region.cells([columns[dim.name] for dim in view.schema.dims])
+        if mask is not None and not mask.all():
+            columns = {name: column.filter(mask) for name, column in columns.items()}
+    n = len(columns[view.schema.dims[0].name])
+    for attr in view.wide.attrs:
+        if attr.name in missing:
+            columns[attr.name] = absent(attr, n)
+    times = (
+        columns.pop(TIMESTAMPS).values
+        if TIMESTAMPS in columns
+        else np.full(n, fragment.name.start_ms, np.uint64)
+    )
+    ends = columns.pop(DELETE_TIMESTAMPS).values if DELETE_TIMESTAMPS in columns else None
+    ended_by = columns.pop(DELETE_CONDITION).values if DELETE_CONDITION in columns else None
+    return Source(columns, times, ends, ended_by, sections.processed, missing)
+
+
+def _run_dense(task: BoxTask) -> Fragment:
+    view, box = task.view, task.box
+    assert box is not None
+    chosen = tuple(view.snapshot.fragments[place] for place in task.sources)
+    alone = view.following(replace(view.snapshot, fragments=chosen))
+    columns = read_box(alone, box, [attr.name for attr in view.schema.attrs])
+    name = new_name(task.start_ms, task.end_ms)
+    encoded = dense_fragment(view.schema, view.snapshot.schema_name, columns, box, name, view.cipher)
+    put_fragment(view.store, encoded)
+    return encoded.fragment
+
+
+def run_consolidation(
+    plan: ConsolidationPlan, runner: Runner | None = None, progress: Progress | None = None
+) -> tuple[Fragment, ...]:
+    """The new fragments, put but not committed."""
+    if plan.schema is not None and plan.tasks:
+        view = plan.tasks[0].view
+        name, schema = plan.schema
+        view.store.put(schema_key(name), pack_generic_tile(schema.pack(), view.cipher))
+    results = (runner or LocalRunner()).map(BoxTask.__call__, plan.tasks, progress)
+    return tuple(fragment for fragment in results if fragment is not None)
+
+
+def commit_consolidation(view: View, plan: ConsolidationPlan, created: Sequence[Fragment]) -> None:
+    """Make the new fragments visible in place of their sources."""
+    store = view.store
+    if not created:
+        raise InvalidRequestError("no cell is left to write; use delete_fragments to remove what is there")
+    first = created[0].name
+    merge_ = Merge(tuple(f.key for f in created), tuple(f.key for f in plan.sources))
+    store.put(merge_key(first), merge_.pack())
+    try:
+        _check_undisturbed(view, merge_key(first), merge_)
+    except ConflictError:
+        store.delete([merge_key(first)])
+        for fragment in created:
+            store.delete_folder(fragment.key)
+        raise
+    commit_fragments(store, [fragment.name for fragment in created])
+    finish_merge(store, first, merge_)
+
+
+def finish_merge(store: Store, name: TimestampedName, merge_: Merge) -> None:
+    """What remains to be done once the new fragments are committed."""
+    store.put(commit_key(name, CommitKind.VACUUM), pack_vac(merge_.replaced))
+    store.delete([merge_key(name)])
+
+
+def _check_undisturbed(view: View, own: str, merge_: Merge) -> None:
+    """That nobody else consolidated, or is about to, what we did. Of two at once, the first name goes on."""
+    ledger = read_ledger(view.store, list_array(view.store))
+    replaced = set(merge_.replaced)
+    gone = replaced - set(ledger.writes)
+    for name, lines in ledger.superseded:
+        if fragment_key(name) in ledger.writes:
+            gone |= replaced & set(lines)
+    for key, other in ledger.merges:
+        committed = all(created in ledger.writes for created in other.created)
+        if key != own and replaced & set(other.replaced) and (committed or key < own):
+            gone |= replaced & set(other.replaced)
+    if gone:
+        raise ConflictError(
+            f"{len(gone)} of the fragments were consolidated or removed by another process meanwhile; nothing was changed"
+        )

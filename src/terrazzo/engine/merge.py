@@ -1,0 +1,282 @@
+"""Versions of cells, brought together: what consolidation writes so that every instant reads as it did before.
+
+Each row is one version of a cell: values, write time, and when and by what it came to an end.
+
+    delete at d       the version ends at d, by that condition
+    update at d       the version ends at d + 1 by nothing named, and a new one begins at d + 1: a chain
+
+One millisecond lies between an update and its new version, since libtiledb, which takes an update for a delete,
+applies it to everything written up to its own time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from terrazzo.engine.columns import Column, Mask, concat
+from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
+from terrazzo.engine.history import NEVER, assign_update, stored_hits
+from terrazzo.engine.order import sort_cells, sort_keys
+from terrazzo.engine.predicate import evaluate, of_condition
+from terrazzo.engine.snapshot import StoredCondition
+from terrazzo.format.commits import DeleteCommit, UpdateCommit
+from terrazzo.format.orders import Layout
+from terrazzo.format.schema import Schema
+
+Times = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """The cells of one fragment, as its files hold them."""
+
+    columns: dict[str, Column]
+    times: Times
+    ends: Times | None  # delete times
+    ended_by: Times | None  # places in `processed`
+    processed: tuple[str, ...]
+    missing: frozenset[str]
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+@dataclass(slots=True, eq=False)
+class _Rows:
+    """All versions at hand. Arrays grow as updates add new ones."""
+
+    columns: dict[str, Column]
+    times: Times
+    effective: Times  # from when on conditions see the version: of a chained one, the update's own time
+    ends: Times
+    ended_by: NDArray[np.int64]  # place among the conditions, -1 for none
+    judged: NDArray[np.int64]  # which source's list of processed conditions speaks for it, -1 for none
+    rank: NDArray[np.int64]  # of the fragment: later ones win at equal times
+    origin: NDArray[np.int64]  # the row that an update made this one of, -1 for a stored one
+    group: NDArray[np.int64]  # equal for versions of one cell
+    absent: NDArray[np.int64]  # place in `missing`
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+def merge(
+    sources: Sequence[Source], conditions: Sequence[StoredCondition], schema: Schema, *, purge: bool
+) -> dict[str, Column] | None:
+    """The versions of all sources, oldest fragment first in `sources`, under all `conditions`, in the order of the
+    array. None if nothing is left. Delete metadata are there if any condition or any source asks for them."""
+    sources = [source for source in sources if len(source)]
+    if not sources:
+        return None
+    rows = _gather(sources, conditions, schema)
+    missing = [source.missing for source in sources]
+    for place, condition in enumerate(conditions):
+        if isinstance(condition.body, DeleteCommit):
+            _delete(rows, place, condition, sources, missing, schema)
+        else:
+            _update(rows, place, condition, sources, missing, schema)
+    if purge:
+        return _purged(rows, schema)
+    wanted = any(source.ends is not None for source in sources) or any(
+        condition.time_ms >= int(min(source.times.min() for source in sources)) for condition in conditions
+    )
+    return _ordered(rows, schema, delete_metadata=wanted)
+
+
+def _gather(sources: Sequence[Source], conditions: Sequence[StoredCondition], schema: Schema) -> _Rows:
+    names = [field.name for field in schema.fields]
+    sizes = [len(source) for source in sources]
+    n = sum(sizes)
+    places = {condition.marker: place for place, condition in enumerate(conditions)}
+    columns = {name: concat([source.columns[name] for source in sources]) for name in names}
+    ends = np.full(n, NEVER)
+    ended_by = np.full(n, -1, np.int64)
+    start = 0
+    for source, size in zip(sources, sizes, strict=True):
+        if source.ends is not None and source.ended_by is not None:
+            rows = slice(start, start + size)
+            ends[rows], ended_by[rows] = _recorded(source, places)
+        start += size
+    times = np.concatenate([source.times for source in sources]).astype(np.uint64)
+    number = np.repeat(np.arange(len(sources)), sizes)
+    judged = np.where(np.array([source.ends is not None for source in sources])[number], number, -1)
+    return _Rows(
+        columns, times, times.copy(), ends, ended_by, judged, number, np.full(n, -1, np.int64),
+        _groups(columns, schema), number.copy(),
+    )  # fmt: skip
+
+
+def _recorded(source: Source, places: dict[str, int]) -> tuple[Times, NDArray[np.int64]]:
+    """Ends that the fragment records. One by an update is a mistake of libtiledb's and counts as none; one by a
+    condition that is no longer there stands by itself."""
+    assert source.ends is not None
+    assert source.ended_by is not None
+    ends, ended_by = source.ends.copy(), np.full(len(source), -1, np.int64)
+    for index, marker in enumerate(source.processed):
+        rows = source.ended_by == np.uint64(index)
+        if marker.endswith(".upd"):
+            ends[rows] = NEVER
+        elif marker in places:
+            ended_by[rows] = places[marker]
+    ends[source.ends < source.times] = NEVER  # a misnamed fragment of libtiledb's: it never applied
+    return ends, ended_by
+
+
+def _groups(columns: dict[str, Column], schema: Schema) -> NDArray[np.int64]:
+    """A number per cell; with duplicates every row is a cell of its own."""
+    n = len(columns[schema.dims[0].name])
+    if schema.allows_duplicates:
+        return np.arange(n)
+    order_name = "row-major" if schema.cell_order is Layout.HILBERT else "global"
+    index, same = sort_cells(sort_keys([columns[dim.name] for dim in schema.dims], schema, order_name))
+    numbers = np.cumsum(~same)
+    group = np.empty(n, np.int64)
+    group[slice(None) if index is None else index] = numbers
+    return group
+
+
+def _candidates(rows: _Rows, condition: StoredCondition, sources: Sequence[Source]) -> tuple[Mask, Mask]:
+    """Versions that a condition has still to judge, and those that a source already recorded as its own."""
+    delta = np.uint64(condition.time_ms)
+    open_ = (rows.effective <= delta) & (rows.ends > delta)
+    # Ended by another update of this instant: the version that it made is the one to judge.
+    open_ &= (rows.ends != delta + np.uint64(1)) | (rows.ended_by >= 0)
+    settled = np.zeros(len(rows), bool)
+    mistaken = np.zeros(len(rows), bool)
+    for number, source in enumerate(sources):
+        if condition.marker in source.processed and source.ends is not None and source.ended_by is not None:
+            mine = (rows.judged == number) & (rows.origin < 0)
+            settled |= mine
+            stored = np.flatnonzero((rows.rank == number) & (rows.origin < 0))
+            hit = source.ended_by == np.uint64(source.processed.index(condition.marker))
+            mistaken[stored[hit]] = True
+    return open_ & (~settled | mistaken), mistaken
+
+
+def _delete(
+    rows: _Rows, place: int, condition: StoredCondition, sources: Sequence[Source],
+    missing: Sequence[frozenset[str]], schema: Schema,
+) -> None:  # fmt: skip
+    candidates, recorded = _candidates(rows, condition, sources)
+    candidates &= ~recorded  # those ended when the source was made
+    if not candidates.any():
+        return
+    hit = candidates & _hits(rows, condition, missing, schema)
+    delta = np.uint64(condition.time_ms)
+    chained = np.flatnonzero(hit & (rows.origin >= 0) & (rows.effective == delta))
+    # Updated and deleted at one instant: the new version never showed, and the old one ends by the delete.
+    before = rows.origin[chained]
+    rows.ends[before], rows.ended_by[before] = delta, place
+    rows.ends[chained] = 0
+    plain = hit.copy()
+    plain[chained] = False
+    rows.ends[plain], rows.ended_by[plain] = delta, place
+
+
+def _hits(rows: _Rows, condition: StoredCondition, missing: Sequence[frozenset[str]], schema: Schema) -> Mask:
+    stored = condition.body.condition
+    hit = stored_hits(stored, rows.columns, schema, len(rows))
+    for number in range(len(missing)):
+        if missing[number] & stored.fields:
+            mine = np.flatnonzero(rows.absent == number)
+            some = {name: column.take(mine) for name, column in rows.columns.items()}
+            hit[mine] = stored_hits(stored, some, schema, len(mine), missing[number])
+    return hit
+
+
+def _update(
+    rows: _Rows, _place: int, condition: StoredCondition, sources: Sequence[Source],
+    missing: Sequence[frozenset[str]], schema: Schema,
+) -> None:  # fmt: skip
+    assert isinstance(condition.body, UpdateCommit)
+    candidates, _ = _candidates(rows, condition, sources)
+    delta = np.uint64(condition.time_ms)
+    if candidates.any() and not schema.allows_duplicates:
+        candidates &= _winners(rows, delta)
+    if not candidates.any():
+        return
+    hit = candidates & evaluate(of_condition(condition.body.matches), rows.columns, schema, len(rows))
+    if not hit.any():
+        return
+    again = hit & (rows.origin >= 0) & (rows.effective == delta)
+    if again.any():  # a second update at the same instant changes the version that the first one made
+        rows.columns = assign_update(rows.columns, again, condition.body, schema)
+    fresh = np.flatnonzero(hit & ~again)
+    if len(fresh):
+        _chain(rows, fresh, condition, missing, schema)
+
+
+def _chain(
+    rows: _Rows,
+    fresh: NDArray[np.int64],
+    condition: StoredCondition,
+    missing: Sequence[frozenset[str]],
+    schema: Schema,
+) -> None:
+    """End the versions of `fresh` and append what the update makes of them."""
+    delta, n = np.uint64(condition.time_ms), len(fresh)
+    new = {name: column.take(fresh) for name, column in rows.columns.items()}
+    assert isinstance(condition.body, UpdateCommit)
+    new = assign_update(new, np.ones(n, bool), condition.body, schema)
+    rows.ends[fresh], rows.ended_by[fresh] = delta + np.uint64(1), -1
+    rows.columns = {name: concat([rows.columns[name], new[name]]) for name in new}
+    rows.times = np.append(rows.times, np.full(n, delta + np.uint64(1)))
+    rows.effective = np.append(rows.effective, np.full(n, delta))
+    rows.ends = np.append(rows.ends, np.full(n, NEVER))
+    rows.ended_by = np.append(rows.ended_by, np.full(n, -1))
+    rows.judged = np.append(rows.judged, np.full(n, -1))
+    rows.rank = np.append(rows.rank, rows.rank[fresh])
+    rows.origin = np.append(rows.origin, fresh)
+    rows.group = np.append(rows.group, rows.group[fresh])
+    # What a fragment lacked is there now, as its fill value or as assigned: nothing is absent from a chained row.
+    rows.absent = np.append(rows.absent, np.full(n, len(missing)))
+
+
+def _winners(rows: _Rows, delta: np.uint64) -> Mask:
+    """Versions that show at an instant: the newest of each cell up to it."""
+    eligible = np.flatnonzero((rows.effective <= delta) & (rows.ends != 0))
+    order = eligible[_newest_last(rows, eligible)]
+    last = np.ones(len(order), bool)
+    last[:-1] = rows.group[order][1:] != rows.group[order][:-1]
+    winners = np.zeros(len(rows), bool)
+    winners[order[last]] = True
+    return winners
+
+
+def _newest_last(rows: _Rows, some: NDArray[np.int64]) -> NDArray[np.intp]:
+    # A stored version beats a chained one of the same time; of one fragment's, the first stored beats the rest.
+    chained = rows.origin[some] >= 0
+    return np.lexsort((-some, rows.rank[some], ~chained, rows.times[some], rows.group[some]))
+
+
+def _purged(rows: _Rows, schema: Schema) -> dict[str, Column] | None:
+    """The cells as they show now, and nothing else."""
+    alive = rows.ends == NEVER
+    if not schema.allows_duplicates:
+        alive &= _winners(rows, NEVER)
+    kept = np.flatnonzero(alive)
+    if not len(kept):
+        return None
+    rows.columns = {name: column.take(kept) for name, column in rows.columns.items()}
+    rows.times = rows.times[kept]
+    index, _ = sort_cells(sort_keys([rows.columns[dim.name] for dim in schema.dims], schema))
+    columns = {**rows.columns, TIMESTAMPS: Column(rows.times)}
+    return columns if index is None else {name: column.take(index) for name, column in columns.items()}
+
+
+def _ordered(rows: _Rows, schema: Schema, *, delete_metadata: bool) -> dict[str, Column]:
+    """Every version, in global order, those of one cell newest first."""
+    live = np.flatnonzero(rows.ends != 0)
+    newest_first = live[_newest_last(rows, live)[::-1]] if not schema.allows_duplicates else live
+    coords = [rows.columns[dim.name].take(newest_first) for dim in schema.dims]
+    index, _ = sort_cells(sort_keys(coords, schema))  # stable
+    order = newest_first if index is None else newest_first[index]
+    columns = {name: column.take(order) for name, column in rows.columns.items()}
+    columns[TIMESTAMPS] = Column(rows.times[order])
+    if delete_metadata:
+        columns[DELETE_TIMESTAMPS] = Column(rows.ends[order])
+        ended_by = rows.ended_by[order]
+        columns[DELETE_CONDITION] = Column(np.where(ended_by < 0, NEVER, ended_by.astype(np.uint64)))
+    return columns

@@ -1,0 +1,1 @@
+"""Differential tests: one random history, two libraries, the same cells at every instant."""
