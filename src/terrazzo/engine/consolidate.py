@@ -37,6 +37,7 @@ from terrazzo.errors import ConflictError, InvalidRequestError
 from terrazzo.format.commits import UpdateCommit
 from terrazzo.format.generic_tile import pack_generic_tile
 from terrazzo.format.keys import (
+    COMMIT_FOLDER,
     CommitKind,
     TimestampedName,
     commit_key,
@@ -47,6 +48,7 @@ from terrazzo.format.keys import (
 from terrazzo.format.ledgers import Merge, pack_vac
 from terrazzo.format.schema import Schema
 
+_ABOUT_TO_MS = 600_000  # a commit follows its `.merge` at once, by far within ten minutes
 _SHARE = 6  # decoded cells, their merge, the sorted copy, the encoded tiles
 
 
@@ -310,18 +312,26 @@ def finish_merge(view: View, name: TimestampedName, merge_: Merge) -> None:
 
 
 def _check_undisturbed(view: View, own: str, merge_: Merge) -> None:
-    """That nobody else consolidated, or is about to, what we did. Of two at once, the first name goes on."""
+    """That nobody else consolidated, or is about to, what we did. Of two at once, the first name goes on; one that
+    has been about to for long is dead, and vacuum clears it away."""
     ledger = read_ledger(view.store, list_array(view.store))
     replaced = set(merge_.replaced)
     gone = replaced - set(ledger.writes)
     for name, lines in ledger.superseded:
         if fragment_key(name) in ledger.writes:
             gone |= replaced & set(lines)
-    for key, other in ledger.merges:
+    waiting = False
+    rivals = [(key, other) for key, other in ledger.merges if key != own and replaced & set(other.replaced)]
+    modified = {entry.key: entry.modified_ms for entry in view.store.list(COMMIT_FOLDER)} if rivals else {}
+    for key, other in rivals:
         committed = all(created in ledger.writes for created in other.created)
-        if key != own and replaced & set(other.replaced) and (committed or key < own):
+        alive = modified.get(key, 0) > modified.get(own, 0) - _ABOUT_TO_MS
+        if committed or (alive and key < own):
             gone |= replaced & set(other.replaced)
+            waiting |= not committed
     if gone:
+        hint = "; if that one died, try again in ten minutes or after vacuum(retain=0)" if waiting else ""
         raise ConflictError(
-            f"{len(gone)} of the fragments were consolidated or removed by another process meanwhile; nothing was changed"
+            f"{len(gone)} of the fragments were consolidated or removed by another process meanwhile; nothing was "
+            f"changed{hint}"
         )
