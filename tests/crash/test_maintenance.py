@@ -167,7 +167,9 @@ def test_two_consolidations_interleaved_at_any_step_never_double_a_row(suffix: s
             outcomes.append("lost")
 
     store = Meanwhile(
-        array._store, lambda r: r.kind == "put" and r.key.endswith(suffix), lambda: attempt(tz.open(array.uri))
+        array._store,
+        lambda r: r.kind == "put" and r.key.endswith(suffix),
+        lambda: attempt(tz.open(array.uri)),
     )
     attempt(Array(store, None))
 
@@ -180,7 +182,9 @@ def test_two_consolidations_interleaved_at_any_step_never_double_a_row(suffix: s
 def test_consolidation_leaves_alone_what_is_written_meanwhile() -> None:
     array = small_array()
     view, plan, made = started(array)
-    tz.open(array.uri).write({"x": [1, 2], "k": [5, 6]}, at=26)  # a late one, which the delete and the update see
+    tz.open(array.uri).write(
+        {"x": [1, 2], "k": [5, 6]}, at=26
+    )  # a late one, which the delete and the update see
     tz.open(array.uri).delete("k = 3", at=50)
     before = all_shown(array.uri, (*INSTANTS, 50, 51))
 

@@ -75,12 +75,27 @@ def some_cells(rnd: random.Random, schema: tz.Schema, most: int = 12) -> dict[st
     return cells
 
 
-DELETES = ["k = 1", "v < 2", "x > 20 and k < 3", "v is null", "t = 'a' or k = 0", "e = 'red'", "e in ('green') and x < 9"]
+DELETES = [
+    "k = 1",
+    "v < 2",
+    "x > 20 and k < 3",
+    "v is null",
+    "t = 'a' or k = 0",
+    "e = 'red'",
+    "e in ('green') and x < 9",
+]
 MATCHES = ["k = 2", "v > 1", "x < 15", "k = 9", "v is not null", "t = 'zz' or k = 3", "e = 'blue'", None]
 
 
 def some_values(rnd: random.Random, schema: tz.Schema) -> dict[str, Any]:
-    options: list[dict[str, Any]] = [{"k": 9}, {"k": 2}, {"t": "zz"}, {"v": 7.5, "k": 1}, {"e": "blue"}, {"l": [5, 6]}]
+    options: list[dict[str, Any]] = [
+        {"k": 9},
+        {"k": 2},
+        {"t": "zz"},
+        {"v": 7.5, "k": 1},
+        {"e": "blue"},
+        {"l": [5, 6]},
+    ]
     options += [{name: None} for name in ("v", "t", "e") if schema.has(name) and schema.attr(name).nullable]
     return rnd.choice([each for each in options if all(map(schema.has, each))])
 

@@ -54,7 +54,9 @@ def consolidate_commits(view: View) -> TimestampedName | None:
     store.put(key, pack_con(records))
     # What a vacuum removed meanwhile must not come back by this file.
     others = list_array(store)
-    others = replace(others, commits=tuple(each for each in others.commits if f"{COMMIT_FOLDER}/{each}" != key))
+    others = replace(
+        others, commits=tuple(each for each in others.commits if f"{COMMIT_FOLDER}/{each}" != key)
+    )
     still = read_ledger(store, others).writes
     written = [Commit(record.name, CommitKind.WRITE) for record in records if isinstance(record, WriteRecord)]
     put_ignored(store, [commit for commit in written if commit.fragment_key not in still])

@@ -28,8 +28,17 @@ from terrazzo.engine.plan import Part, Request, ScanTask, plan_boxes
 from terrazzo.engine.reading import slabs
 from terrazzo.engine.region import Region, everything
 from terrazzo.engine.runner import LocalRunner, Progress, Runner, run_all
-from terrazzo.engine.select import Selection, boxes_meet, dense_run_is_safe, named, select, stored_size, tied_with, union_box
-from terrazzo.engine.snapshot import StoredCondition, list_array, read_ledger
+from terrazzo.engine.select import (
+    Selection,
+    boxes_meet,
+    dense_run_is_safe,
+    named,
+    select,
+    stored_size,
+    tied_with,
+    union_box,
+)
+from terrazzo.engine.snapshot import Ledger, StoredCondition, list_array, read_ledger
 from terrazzo.engine.sparse import absent
 from terrazzo.engine.view import View
 from terrazzo.engine.write import dense_fragment
@@ -38,6 +47,7 @@ from terrazzo.format.commits import UpdateCommit
 from terrazzo.format.generic_tile import pack_generic_tile
 from terrazzo.format.keys import (
     COMMIT_FOLDER,
+    MERGE_SUFFIX,
     CommitKind,
     TimestampedName,
     commit_key,
@@ -309,6 +319,17 @@ def finish_merge(view: View, name: TimestampedName, merge_: Merge) -> None:
     """What remains to be done once the new fragments are committed."""
     view.store.put(commit_key(name, CommitKind.VACUUM), pack_vac(merge_.replaced))
     view.store.delete([merge_key(name)])
+
+
+def finish_merges(view: View, ledger: Ledger) -> bool:
+    """Complete consolidations that stopped between their commit and their `.vac`; whether there were any."""
+    found = False
+    for key, each in ledger.merges:
+        name = TimestampedName.parse(key.rpartition("/")[2].removesuffix(f".{MERGE_SUFFIX}"))
+        if name is not None and all(created in ledger.writes for created in each.created):
+            finish_merge(view, name, each)
+            found = True
+    return found
 
 
 def _check_undisturbed(view: View, own: str, merge_: Merge) -> None:

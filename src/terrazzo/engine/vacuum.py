@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from terrazzo.engine.clock import as_text, now_ms
 from terrazzo.engine.commit import put_ignored
-from terrazzo.engine.consolidate import finish_merge
+from terrazzo.engine.consolidate import finish_merges
 from terrazzo.engine.snapshot import Ledger, Listed, honoured, list_array, read_ledger
 from terrazzo.engine.view import View
 from terrazzo.errors import FormatError, InvalidRequestError
@@ -86,13 +86,14 @@ class VacuumReport:
 
 def vacuum(view: View, *, retain_ms: int, dry_run: bool) -> VacuumReport:
     store = view.store
-    deadline = now_ms() - retain_ms
     listed = list_array(store)
     ledger = read_ledger(store, listed)
     if ledger.problems:
         raise ledger.problems[0]
-    if not dry_run:
-        ledger = _finish_merges(view, ledger)
+    if not dry_run and finish_merges(view, ledger):
+        listed = list_array(store)
+        ledger = read_ledger(store, listed)
+    deadline = now_ms() - retain_ms
     modified = {entry.key: entry.modified_ms for entry in store.list(keys.COMMIT_FOLDER)}
     modified |= {entry.key: entry.modified_ms for entry in store.list("")}
     gone, kept, vacs, lost = _superseded(view, ledger, modified, deadline)
@@ -119,15 +120,6 @@ def vacuum(view: View, *, retain_ms: int, dry_run: bool) -> VacuumReport:
     return report
 
 
-def _finish_merges(view: View, ledger: Ledger) -> Ledger:
-    """Consolidations that stopped between their commit and their `.vac`."""
-    for key, merge in ledger.merges:
-        name = TimestampedName.parse(key.rpartition("/")[2].removesuffix(f".{keys.MERGE_SUFFIX}"))
-        if name is not None and all(created in ledger.writes for created in merge.created):
-            finish_merge(view, name, merge)
-    return read_ledger(view.store, list_array(view.store))
-
-
 def _superseded(
     view: View, ledger: Ledger, modified: dict[str, int], deadline: int
 ) -> tuple[list[str], int, list[str], list[tuple[int, int]]]:
@@ -135,10 +127,16 @@ def _superseded(
     gone: dict[str, None] = {}
     vacs, kept, lost = [], 0, []
     counted = honoured(ledger)
+    young = {n for n, _ in counted if modified.get(commit_key(n, CommitKind.VACUUM), 0) > deadline}
+    while (
+        more := {n for n, lines in counted if not {keys.fragment_key(y) for y in young}.isdisjoint(lines)}
+        - young
+    ):
+        young |= more  # as long as a `.vac` stays, so does its own fragment
     # What was superseded first goes first: a fragment that replaced others stays until they are gone.
     for name, lines in reversed(counted):
         key = commit_key(name, CommitKind.VACUUM)
-        if modified.get(key, 0) > deadline:
+        if name in young:
             kept += len(lines)
             continue
         gone.update(dict.fromkeys(lines))

@@ -36,9 +36,13 @@ def test_an_added_attribute_is_read_alone_out_of_a_fragment_that_lacks_it(tmp_pa
 
 def test_deletes_by_characters_of_a_fixed_length_mean_the_same_to_libtiledb(tmp_path):
     uri = str(tmp_path / "a")
-    schema = tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "char", values_per_cell=2, nullable=True)])
+    schema = tz.Schema(
+        [tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "char", values_per_cell=2, nullable=True)]
+    )
     array = tz.create(uri, schema)
-    array.write({"x": range(6), "a": pa.array([b"aa", b"ab", b"ac", b"ba", None, b"\xe9a"], pa.binary(2))}, at=10)
+    array.write(
+        {"x": range(6), "a": pa.array([b"aa", b"ab", b"ac", b"ba", None, b"\xe9a"], pa.binary(2))}, at=10
+    )
 
     array.delete("a = 'ab'", at=20)
     assert cells(array) == theirs(uri) == [b"aa", b"ac", b"ba", None, b"\xe9a"]
