@@ -8,7 +8,7 @@ from terrazzo.format.commits import Commit
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.generic_tile import pack_generic_tile
 from terrazzo.format.keys import FRAGMENT_METADATA_FILE, CommitKind, TimestampedName, commit_key
-from terrazzo.format.ledgers import DeleteRecord, Record, UpdateRecord, WriteRecord, pack_con
+from terrazzo.format.ledgers import DeleteRecord, Record, UpdateRecord, WriteRecord, pack_con, pack_ign
 from terrazzo.format.versions import WRITTEN
 from terrazzo.storage.base import Store
 
@@ -50,6 +50,13 @@ def commit_records(store: Store, records: Sequence[Record]) -> TimestampedName:
     reach(name.end_ms)
     store.put(commit_key(name, CommitKind.CONSOLIDATED), pack_con(records))
     return name
+
+
+def put_ignored(store: Store, commits: Sequence[Commit]) -> None:
+    """An `.ign`: commits of any `.con` that no longer count."""
+    if commits:
+        name = new_name(min(c.name.start_ms for c in commits), max(c.name.end_ms for c in commits), WRITTEN)
+        store.put(commit_key(name, CommitKind.IGNORE), pack_ign(commits))
 
 
 def condition_record(

@@ -1,6 +1,9 @@
 """The small consolidations: commit files, fragment footers and metadata, each into one file."""
 
+from dataclasses import replace
+
 from terrazzo.engine.clock import FOREVER, new_name
+from terrazzo.engine.commit import put_ignored
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.metadata import Entries, load_entries
 from terrazzo.engine.snapshot import Window, list_array, parallel, read_ledger, take_snapshot
@@ -9,7 +12,7 @@ from terrazzo.format import keys
 from terrazzo.format.commits import Commit
 from terrazzo.format.fragment import Section
 from terrazzo.format.generic_tile import pack_generic_tile
-from terrazzo.format.keys import CommitKind, TimestampedName, commit_key
+from terrazzo.format.keys import COMMIT_FOLDER, CommitKind, TimestampedName, commit_key
 from terrazzo.format.ledgers import (
     ConsolidatedFooters,
     DeleteRecord,
@@ -47,7 +50,16 @@ def consolidate_commits(view: View) -> TimestampedName | None:
         max(record.name.end_ms for record in records),
         WRITTEN,
     )
-    store.put(commit_key(name, CommitKind.CONSOLIDATED), pack_con(records))
+    key = commit_key(name, CommitKind.CONSOLIDATED)
+    store.put(key, pack_con(records))
+    # What a vacuum removed meanwhile must not come back by this file.
+    others = list_array(store)
+    others = replace(
+        others, commits=tuple(each for each in others.commits if f"{COMMIT_FOLDER}/{each}" != key)
+    )
+    still = read_ledger(store, others).writes
+    written = [Commit(record.name, CommitKind.WRITE) for record in records if isinstance(record, WriteRecord)]
+    put_ignored(store, [commit for commit in written if commit.fragment_key not in still])
     return name
 
 

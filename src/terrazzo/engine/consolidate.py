@@ -38,7 +38,7 @@ from terrazzo.engine.select import (
     tied_with,
     union_box,
 )
-from terrazzo.engine.snapshot import StoredCondition, list_array, read_ledger
+from terrazzo.engine.snapshot import Ledger, StoredCondition, list_array, read_ledger
 from terrazzo.engine.sparse import absent
 from terrazzo.engine.view import View
 from terrazzo.engine.write import dense_fragment
@@ -46,6 +46,8 @@ from terrazzo.errors import ConflictError, InvalidRequestError
 from terrazzo.format.commits import UpdateCommit
 from terrazzo.format.generic_tile import pack_generic_tile
 from terrazzo.format.keys import (
+    COMMIT_FOLDER,
+    MERGE_SUFFIX,
     CommitKind,
     TimestampedName,
     commit_key,
@@ -57,6 +59,7 @@ from terrazzo.format.ledgers import Merge, pack_vac
 from terrazzo.format.schema import Schema
 from terrazzo.storage.base import Store
 
+_ABOUT_TO_MS = 600_000  # a commit follows its `.merge` at once, by far within ten minutes
 _SHARE = 6  # decoded cells, their merge, the sorted copy, the encoded tiles
 
 
@@ -319,19 +322,38 @@ def finish_merge(store: Store, name: TimestampedName, merge_: Merge) -> None:
     store.delete([merge_key(name)])
 
 
+def finish_merges(view: View, ledger: Ledger) -> bool:
+    """Complete consolidations that stopped between their commit and their `.vac`; whether there were any."""
+    found = False
+    for key, each in ledger.merges:
+        name = TimestampedName.parse(key.rpartition("/")[2].removesuffix(f".{MERGE_SUFFIX}"))
+        if name is not None and all(created in ledger.writes for created in each.created):
+            finish_merge(view.store, name, each)
+            found = True
+    return found
+
+
 def _check_undisturbed(view: View, own: str, merge_: Merge) -> None:
-    """That nobody else consolidated, or is about to, what we did. Of two at once, the first name goes on."""
+    """That nobody else consolidated, or is about to, what we did. Of two at once, the first name goes on; one that
+    has been about to for long is dead, and vacuum clears it away."""
     ledger = read_ledger(view.store, list_array(view.store))
     replaced = set(merge_.replaced)
     gone = replaced - set(ledger.writes)
     for name, lines in ledger.superseded:
         if fragment_key(name) in ledger.writes:
             gone |= replaced & set(lines)
-    for key, other in ledger.merges:
+    waiting = False
+    rivals = [(key, other) for key, other in ledger.merges if key != own and replaced & set(other.replaced)]
+    modified = {entry.key: entry.modified_ms for entry in view.store.list(COMMIT_FOLDER)} if rivals else {}
+    for key, other in rivals:
         committed = all(created in ledger.writes for created in other.created)
-        if key != own and replaced & set(other.replaced) and (committed or key < own):
+        alive = modified.get(key, 0) > modified.get(own, 0) - _ABOUT_TO_MS
+        if committed or (alive and key < own):
             gone |= replaced & set(other.replaced)
+            waiting |= not committed
     if gone:
+        hint = "; if that one died, try again in ten minutes or after vacuum(retain=0)" if waiting else ""
         raise ConflictError(
-            f"{len(gone)} of the fragments were consolidated or removed by another process meanwhile; nothing was changed"
+            f"{len(gone)} of the fragments were consolidated or removed by another process meanwhile; nothing was "
+            f"changed{hint}"
         )

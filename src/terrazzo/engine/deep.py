@@ -122,7 +122,7 @@ class _Checker:
             return self.reader.read(names, tiles)
         except TerrazzoError:
             pass  # which field it is, is found out one by one
-        found = {}
+        found: dict[str, Column] = {}
         for name in names:
             try:
                 found |= self.reader.read([name], tiles)

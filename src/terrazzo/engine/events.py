@@ -109,6 +109,8 @@ def _schema_events(schemas: dict[str, Schema]) -> list[Event]:
     before: Schema | None = None
     for name, schema in schemas.items():
         parsed = TimestampedName.parse(name)
+        if parsed is not None and current_schema(schemas, parsed.end_ms) != name:
+            continue  # never in force: it speaks for fragments that hold dropped attributes
         start, end = (parsed.start_ms, parsed.end_ms) if parsed else (0, 0)
         if before is None:
             kind = "sparse" if schema.sparse else "dense"

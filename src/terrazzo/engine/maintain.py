@@ -7,12 +7,13 @@ from terrazzo.engine.clock import FOREVER
 from terrazzo.engine.consolidate import (
     ConsolidationPlan,
     commit_consolidation,
+    finish_merges,
     plan_consolidation,
     run_consolidation,
 )
 from terrazzo.engine.runner import Progress, Runner
 from terrazzo.engine.select import Selection
-from terrazzo.engine.snapshot import Window, take_snapshot
+from terrazzo.engine.snapshot import Window, list_array, read_ledger, take_snapshot
 from terrazzo.engine.view import View
 
 
@@ -34,6 +35,8 @@ def consolidate(
     max_fragment_size: int | None, runner: Runner | None, progress: Progress | None, dry_run: bool,
 ) -> ConsolidationPlan | ConsolidationReport:  # fmt: skip
     steps = sources = created = cells = 0
+    if not dry_run:
+        finish_merges(view, read_ledger(view.store, list_array(view.store)))
     while selection.steps is None or steps < selection.steps:
         plan = plan_consolidation(
             view,

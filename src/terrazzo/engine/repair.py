@@ -205,9 +205,9 @@ class _Planner:
             if name is None or fragment_key(name) not in self.found.ledger.known:
                 yield self.set_aside(key, f"{problem.args[0]}; what it speaks for was never committed")
                 continue
-            lines = self._told_vac(self.store.get(key))
-            text = f"keep the {len(lines)} lines that can be told: {problem.args[0]}"
-            yield self.act(key, text, lambda k=key, told=lines: self._replace(k, pack_vac(told)))  # type: ignore[misc]
+            sound = self._told_vac(self.store.get(key))
+            text = f"keep the {len(sound)} lines that can be told: {problem.args[0]}"
+            yield self.act(key, text, lambda k=key, told=sound: self._replace(k, pack_vac(told)))  # type: ignore[misc]
         for name, lines in self.found.ledger.superseded:
             if fragment_key(name) not in self.found.ledger.known:
                 hidden = sum(line in self.found.ledger.writes for line in lines)

@@ -431,12 +431,25 @@ def _contents(
     return read
 
 
+def honoured(ledger: Ledger) -> list[tuple[TimestampedName, tuple[str, ...]]]:
+    """Each `.vac` that counts, and the fragments it names.
+
+    Ours: one whose own fragment was never committed hides nothing; libtiledb would lose the cells. One whose
+    fragment was superseded in its turn, and removed since, still counts.
+    """
+    known, waiting, found = set(ledger.writes), list(ledger.superseded), []
+    while ready := [each for each in waiting if keys.fragment_key(each[0]) in known]:
+        found += ready
+        waiting = [each for each in waiting if keys.fragment_key(each[0]) not in known]
+        known.update(line for _, lines in ready for line in lines)
+    return found
+
+
 def visible_names(ledger: Ledger, window: Window, *, dense: bool) -> list[TimestampedName]:
     """Committed fragments that take part, in the order in which later ones win."""
     hidden: set[str] = set()
-    for name, lines in ledger.superseded:
-        # Ours: a .vac whose own fragment was never committed hides nothing. libtiledb would lose the cells.
-        if window.shows(name, dense=dense) and keys.fragment_key(name) in ledger.known:
+    for name, lines in honoured(ledger):
+        if window.shows(name, dense=dense):
             hidden.update(lines)
     for _, merge in ledger.merges:
         created = [ledger.writes[key] for key in merge.created if key in ledger.writes]

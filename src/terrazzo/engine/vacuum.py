@@ -7,22 +7,26 @@
     orphans     fragment folders without a commit, and staged files, older than the retention
 
 A `.del` or `.upd` is never removed unless a `.con` holds it.
+
+A retention of 0 is for arrays that nobody else uses at the moment. It takes the files away from readers that opened
+before, which then get a ConflictError; and the folder of a writer that has not committed yet, whose fragment would
+then be committed without files: no store can tell at commit time that they are still there.
 """
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from terrazzo.engine.clock import as_text, new_name, now_ms
-from terrazzo.engine.consolidate import finish_merge
-from terrazzo.engine.snapshot import Ledger, list_array, read_ledger
+from terrazzo.engine.clock import as_text, now_ms
+from terrazzo.engine.commit import put_ignored
+from terrazzo.engine.consolidate import finish_merges
+from terrazzo.engine.snapshot import Ledger, Listed, honoured, list_array, read_ledger
 from terrazzo.engine.view import View
 from terrazzo.errors import FormatError, InvalidRequestError
 from terrazzo.format import keys
 from terrazzo.format.commits import Commit
 from terrazzo.format.keys import CommitKind, TimestampedName, commit_key
-from terrazzo.format.ledgers import pack_ign, unpack_con, unpack_vac
-from terrazzo.format.versions import WRITTEN
+from terrazzo.format.ledgers import unpack_con, unpack_vac
 from terrazzo.storage.base import Store
 
 _UNITS = {"s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "ms": 1}
@@ -82,18 +86,20 @@ class VacuumReport:
 
 def vacuum(view: View, *, retain_ms: int, dry_run: bool) -> VacuumReport:
     store = view.store
-    deadline = now_ms() - retain_ms
     listed = list_array(store)
     ledger = read_ledger(store, listed)
     if ledger.problems:
         raise ledger.problems[0]
-    if not dry_run:
-        ledger = _finish_merges(view, ledger)
+    if not dry_run and finish_merges(view, ledger):
+        listed = list_array(store)
+        ledger = read_ledger(store, listed)
+    deadline = now_ms() - retain_ms
     modified = {entry.key: entry.modified_ms for entry in store.list(keys.COMMIT_FOLDER)}
     modified |= {entry.key: entry.modified_ms for entry in store.list("")}
     gone, kept, vacs, lost = _superseded(view, ledger, modified, deadline)
-    orphans = _orphans(store, ledger, deadline)
-    commits = _covered_commits(store, ledger, modified, deadline)
+    abandoned, waiting = _abandoned(ledger, modified, deadline)
+    orphans = _orphans(store, ledger, waiting, deadline)
+    commits = abandoned + _covered_commits(store, ledger, listed, modified, deadline)
     footers = _old_footers(store, deadline)
     metadata = _old_metadata(store, deadline)
     report = VacuumReport(
@@ -114,53 +120,60 @@ def vacuum(view: View, *, retain_ms: int, dry_run: bool) -> VacuumReport:
     return report
 
 
-def _finish_merges(view: View, ledger: Ledger) -> Ledger:
-    """Consolidations that stopped between their commit and their `.vac`."""
-    for key, merge in ledger.merges:
-        name = TimestampedName.parse(key.rpartition("/")[2].removesuffix(f".{keys.MERGE_SUFFIX}"))
-        if name is not None and all(created in ledger.writes for created in merge.created):
-            finish_merge(view.store, name, merge)
-    return read_ledger(view.store, list_array(view.store))
-
-
 def _superseded(
     view: View, ledger: Ledger, modified: dict[str, int], deadline: int
 ) -> tuple[list[str], int, list[str], list[tuple[int, int]]]:
     """Fragments to remove, how many stay for now, the `.vac` files that are done with, instants that are lost."""
     gone: dict[str, None] = {}
     vacs, kept, lost = [], 0, []
-    for name, lines in ledger.superseded:
+    counted = honoured(ledger)
+    young = {n for n, _ in counted if modified.get(commit_key(n, CommitKind.VACUUM), 0) > deadline}
+    while (
+        more := {n for n, lines in counted if not {keys.fragment_key(y) for y in young}.isdisjoint(lines)}
+        - young
+    ):
+        young |= more  # as long as a `.vac` stays, so does its own fragment
+    # What was superseded first goes first: a fragment that replaced others stays until they are gone.
+    for name, lines in reversed(counted):
         key = commit_key(name, CommitKind.VACUUM)
-        if keys.fragment_key(name) not in ledger.known:
-            continue  # its own fragment was never committed, or is gone: repair looks at it
-        if modified.get(key, 0) > deadline:
+        if name in young:
             kept += len(lines)
             continue
         gone.update(dict.fromkeys(lines))
         vacs.append(key)
         if view.schema.dense and name.start_ms < name.end_ms:
             lost.append((name.start_ms, name.end_ms))
+    names = {name for name, _ in counted}
+    for name, lines in ledger.superseded:
+        key = commit_key(name, CommitKind.VACUUM)
+        if name not in names and not ledger.writes.keys() & set(lines) and modified.get(key, 0) <= deadline:
+            gone.update(dict.fromkeys(lines))
+            vacs.append(key)  # an earlier vacuum removed all that it speaks of, and was cut short
     return list(gone), kept, vacs, lost
 
 
 def _remove_fragments(store: Store, ledger: Ledger, gone: Iterable[str], vacs: list[str]) -> None:
     commits = [Commit(name, CommitKind.WRITE) for key in gone if (name := ledger.writes.get(key)) is not None]
-    ignored = [commit for commit in commits if commit.key in ledger.in_con]
-    if ignored:
-        name = new_name(min(c.name.start_ms for c in ignored), max(c.name.end_ms for c in ignored), WRITTEN)
-        store.put(commit_key(name, CommitKind.IGNORE), pack_ign(ignored))
+    put_ignored(store, [commit for commit in commits if commit.key in ledger.in_con])
     store.delete([commit.key for commit in commits])
+    if commits:
+        # Commits that somebody gathered into a `.con` meanwhile.
+        again = read_ledger(store, list_array(store))
+        put_ignored(store, [commit for commit in commits if commit.fragment_key in again.writes])
     for key in gone:
         store.delete_folder(key)
     store.delete(vacs)
 
 
-def _covered_commits(store: Store, ledger: Ledger, modified: dict[str, int], deadline: int) -> list[str]:
+def _covered_commits(
+    store: Store, ledger: Ledger, listed: Listed, modified: dict[str, int], deadline: int
+) -> list[str]:
     """Loose commits that a `.con` holds; and every `.con` and `.ign` that the newest complete `.con` makes idle."""
     old = {key for key, time_ms in modified.items() if time_ms <= deadline}
     loose = [key for key in sorted(old) if key in ledger.in_con]
-    cons = sorted(key for key in modified if key.endswith(".con"))
-    igns = [key for key in sorted(modified) if key.endswith(".ign")]
+    seen = [f"{keys.COMMIT_FOLDER}/{name}" for name in sorted(listed.commits)]  # before the ledger was read
+    cons = [key for key in seen if key.endswith(".con") and key in modified]
+    igns = [key for key in seen if key.endswith(".ign") and key in modified]
     wanted = {commit_key(name, CommitKind.WRITE) for key, name in ledger.writes.items()}
     wanted |= {commit.key for commit in ledger.conditions}
     complete = []
@@ -173,8 +186,10 @@ def _covered_commits(store: Store, ledger: Ledger, modified: dict[str, int], dea
             complete.append(key)
     if not complete or complete[-1] not in old:
         return loose
-    keep = complete[-1]
-    return loose + [key for key in [*cons, *igns] if key != keep and key in old]
+    idle = [key for key in cons if key != complete[-1]]
+    going = [key for key in idle if key in old]
+    # A `.con` that stays needs every `.ign`.
+    return loose + going + ([key for key in igns if key in old] if going == idle else [])
 
 
 def _old_footers(store: Store, deadline: int) -> list[str]:
@@ -187,20 +202,33 @@ def _old_metadata(store: Store, deadline: int) -> list[tuple[str, list[str]]]:
     entries = {entry.key: entry for entry in store.list(keys.METADATA_FOLDER)}
     found = []
     for key, entry in entries.items():
-        if key.endswith(".vac") and entry.modified_ms <= deadline and key.removesuffix(".vac") in entries:
+        # Its own file may be gone: superseded in its turn, or never written since every key was removed.
+        if key.endswith(".vac") and entry.modified_ms <= deadline:
             found.append((key, [line for line in unpack_vac(store.get(key)) if line in entries]))
     return found
 
 
-def _orphans(store: Store, ledger: Ledger, deadline: int) -> list[str]:
+def _abandoned(ledger: Ledger, modified: dict[str, int], deadline: int) -> tuple[list[str], set[str]]:
+    """Consolidations that died before their commit, and the fragments of those that may still be at work."""
+    dead: list[str] = []
+    waiting: set[str] = set()
+    for key, merge in ledger.merges:
+        if modified.get(key, 0) > deadline or all(created in ledger.writes for created in merge.created):
+            waiting.update(merge.created)
+        else:
+            dead.append(key)
+    return dead, waiting
+
+
+def _orphans(store: Store, ledger: Ledger, waiting: set[str], deadline: int) -> list[str]:
     """Fragment folders that were never committed, and whose last file is older than the retention."""
     found = []
-    waiting = {key for _, merge in ledger.merges for key in merge.created}
+    superseded = {line for _, lines in ledger.superseded for line in lines}
     for folder in store.list_level(keys.FRAGMENT_FOLDER).folders:
         name = TimestampedName.parse(folder.rpartition("/")[2])
         if name is None or folder in ledger.writes or folder in waiting:
             continue
-        if any(folder in lines for _, lines in ledger.superseded):
+        if folder in superseded:
             continue  # its commit went first: a vacuum that was interrupted, and that this one completes
         if all(entry.modified_ms <= deadline for entry in store.list_recursive(folder)):
             found.append(folder)

@@ -1,0 +1,280 @@
+"""Maintenance beside libtiledb: it uses what ours leaves, goes on with it, and ours with what it leaves."""
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiledb
+from capi import write_update
+
+import terrazzo as tz
+from terrazzo.format.condition import Compare, Op
+from terrazzo.format.keys import CommitKind
+from terrazzo.format.ledgers import unpack_con, unpack_ign, unpack_vac
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "property"))
+from histories import all_shown  # noqa: E402
+
+MODES = ["fragments", "commits", "fragment_meta", "array_meta"]
+
+
+def new_array(path: Path, *, duplicates: bool) -> tz.Array:
+    schema = tz.Schema(
+        [tz.Dim("x", "int32", (0, 30), 5)],
+        [tz.Attr("k", "int32"), tz.Attr("t", "utf8", nullable=True)],
+        allows_duplicates=duplicates, capacity=4,
+    )  # fmt: skip
+    return tz.create(str(path), schema, at=1)
+
+
+def theirs(uri: str, at: int, order: str = "U") -> list[str]:
+    with tiledb.open(uri, timestamp=at) as array:
+        found = array.query(order=order)[:]
+    valid = found["t"].mask if isinstance(found["t"], np.ma.MaskedArray) else np.zeros(len(found["x"]), bool)
+    words = [None if masked else word for word, masked in zip(np.ma.getdata(found["t"]), valid, strict=True)]
+    words = [None if not isinstance(word, str) else word for word in words]
+    rows = zip(found["x"].tolist(), found["k"].tolist(), words, strict=True)
+    return sorted(repr({"x": x, "k": k, "t": t}) for x, k, t in rows)
+
+
+def run_theirs(uri: str, mode: str, *, vacuum: bool) -> None:
+    config = tiledb.Config({"sm.consolidation.mode": mode, "sm.vacuum.mode": mode})
+    tiledb.consolidate(uri, config=config)
+    if vacuum:
+        tiledb.vacuum(uri, config=config)
+
+
+class Mixed:
+    """A history by both libraries. Times are even; an update is shown by libtiledb from the millisecond after."""
+
+    def __init__(self, seed: int, path: Path) -> None:
+        self.rnd = random.Random(seed)
+        self.array = new_array(path, duplicates=self.rnd.random() < 0.5)
+        self.uri, self.time, self.log = (
+            self.array.uri,
+            10,
+            [("duplicates", self.array.schema.allows_duplicates)],
+        )
+
+    def cells(self) -> tuple[list[int], list[int], list[str | None]]:
+        places = self.rnd.sample(range(31), self.rnd.randint(1, 9))
+        return (
+            places,
+            [self.rnd.randint(0, 4) for _ in places],
+            [self.rnd.choice([None, "a", "b", "cc"]) for _ in places],
+        )
+
+    def step(self) -> None:
+        self.time += 2
+        ours = self.rnd.random() < 0.5
+        what = self.rnd.choice(["write"] * 4 + ["delete", "update"])
+        self.log.append(("ours" if ours else "theirs", what, self.time))
+        k = self.rnd.randint(0, 4)
+        if what == "write":
+            x, ks, t = self.cells()
+            if ours:
+                self.array.write({"x": x, "k": ks, "t": t}, at=self.time)
+            else:
+                self._write_theirs(x, ks, t)
+        elif what == "delete":
+            if ours:
+                self.array.delete(f"k = {k}", at=self.time)
+            else:
+                where = Compare("k", Op.EQ, np.int32(k).tobytes())
+                write_update(self.uri, where, {}, self.time, kind=2)
+        elif ours:
+            self.array.update({"t": "zz"}, f"k < {k}", at=self.time)
+        else:
+            where = Compare("k", Op.LT, np.int32(k).tobytes())
+            write_update(self.uri, where, {"t": b"zz"}, self.time)
+        self.array = tz.open(self.uri)
+
+    def _write_theirs(self, x: Any, ks: Any, t: Any) -> None:
+        import pyarrow as pa
+
+        table = pa.table({"x": pa.array(x, pa.int32()), "k": pa.array(ks, pa.int32()), "t": pa.array(t)})
+        values = np.array([word or "" for word in t], "O")
+        with tiledb.open(self.uri, "w", timestamp=self.time) as array:
+            del table
+            array[np.array(x, np.int32)] = {
+                "k": np.array(ks, np.int32),
+                "t": (values, np.array([w is not None for w in t], np.uint8)) if False else values,
+            }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_histories_by_both_read_the_same_through_maintenance_by_both(tmp_path: Path, seed: int) -> None:
+    mixed = Mixed(seed, tmp_path / "a")
+    for _ in range(2):
+        for _ in range(5):
+            mixed.step()
+        instants = range(10, mixed.time + 3)
+        before = all_shown(mixed.uri, instants)
+        who = mixed.rnd.choice(["ours", "theirs"])
+        mixed.log.append((who, "maintain"))
+        if who == "ours":
+            mixed.array.consolidate(memory=mixed.rnd.choice([700, "1GiB"]))
+            mixed.array.vacuum(retain=0)
+        else:
+            run_theirs(mixed.uri, "fragments", vacuum=True)
+
+        assert all_shown(mixed.uri, instants) == before, mixed.log
+    tz.open(mixed.uri).consolidate()
+    assert all_shown(mixed.uri, instants) == before, mixed.log
+    updates = {time for _, what, time in (e for e in mixed.log if len(e) == 3) if what == "update"}
+    for at in instants:
+        if at not in updates:
+            assert theirs(mixed.uri, at) == before[at], (at, mixed.log)
+
+
+@pytest.fixture
+def lived_in(tmp_path: Path) -> tz.Array:
+    array = new_array(tmp_path / "a", duplicates=True)
+    for at in (10, 20, 30):
+        array.write({"x": [1, 2, 3, at % 7], "k": [1, 2, 3, at], "t": ["a", None, "c", "d"]}, at=at)
+    array.delete("k = 1", at=32)
+    array.meta["a"] = 1
+    array.meta["b"] = "two"
+    return array
+
+
+def files(array: tz.Array, suffix: str) -> list[str]:
+    return [entry.key for entry in array._store.list_recursive("") if entry.key.endswith(suffix)]
+
+
+def agrees(array: tz.Array, before: dict[int, list[str]]) -> None:
+    assert all_shown(array.uri, before) == before
+    assert {at: theirs(array.uri, at) for at in before} == before
+    with tiledb.open(array.uri) as opened:
+        assert dict(opened.meta) == {"a": 1, "b": "two"}
+
+
+def test_libtiledb_uses_our_consolidated_fragments_and_consolidates_them_again(lived_in: tz.Array) -> None:
+    before = all_shown(lived_in.uri, (9, 10, 20, 30, 31, 32, 40))
+    lived_in.consolidate()
+    (fragment,) = lived_in.fragments
+    names = {key.rpartition("/")[2] for key in files(lived_in, ".tdb") if fragment.key in key}
+
+    assert {"t.tdb", "dt.tdb", "dci.tdb"} <= names
+    assert (fragment.name.start_ms, fragment.name.end_ms) == (10, 30)
+    assert lived_in._view.reader(fragment).sections.processed == (
+        lived_in._view.snapshot.conditions[0].marker,
+    )
+    agrees(lived_in, before)
+    info = tiledb.array_fragments(lived_in.uri)
+    assert len(info.to_vacuum) == 3
+    lived_in.write({"x": [9], "k": [9], "t": ["z"]}, at=40)
+    before = all_shown(lived_in.uri, (9, 10, 20, 30, 31, 32, 40))
+    run_theirs(lived_in.uri, "fragments", vacuum=True)
+    agrees(lived_in, before)
+    assert len(tz.open(lived_in.uri).fragments) == 1
+
+
+def test_libtiledb_reads_our_pieces_committed_by_one_file(lived_in: tz.Array) -> None:
+    before = all_shown(lived_in.uri, (10, 20, 30, 32))
+    lived_in.consolidate(memory=500)
+
+    assert len(lived_in.fragments) > 1
+    (con,) = files(lived_in, ".con")
+    assert len(unpack_con(lived_in._store.get(con))) == len(lived_in.fragments)
+    (vac,) = files(lived_in, ".vac")
+    assert len(unpack_vac(lived_in._store.get(vac))) == 3
+    agrees(lived_in, before)
+    lived_in.vacuum(retain=0)
+    agrees(lived_in, before)
+    run_theirs(lived_in.uri, "fragments", vacuum=True)
+    agrees(lived_in, before)
+
+
+def test_libtiledb_uses_our_commit_footer_and_metadata_files(lived_in: tz.Array) -> None:
+    before = all_shown(lived_in.uri, (10, 20, 30, 32))
+    lived_in.consolidate_commits()
+    lived_in.consolidate_fragment_metadata()
+    lived_in.consolidate_metadata()
+    agrees(lived_in, before)
+    lived_in.vacuum(retain=0)
+
+    assert (files(lived_in, ".wrt"), files(lived_in, ".del")) == ([], [])
+    assert len(files(lived_in, ".con")) == len(files(lived_in, ".meta")) == 1
+    agrees(lived_in, before)
+    lived_in.consolidate()
+    lived_in.vacuum(retain=0)
+    (ign,) = files(lived_in, ".ign")
+    assert len(unpack_ign(lived_in._store.get(ign))) == 3
+    agrees(lived_in, before)
+    lived_in.consolidate_commits()
+    lived_in.vacuum(retain=0)
+    assert (files(lived_in, ".ign"), len(files(lived_in, ".con"))) == ([], 1)
+    agrees(lived_in, before)
+
+
+def test_an_update_in_a_con_stands_last_and_hides_no_neighbour_from_libtiledb(lived_in: tz.Array) -> None:
+    lived_in.update({"k": 7}, "k = 2", at=33)
+    lived_in.write({"x": [8], "k": [8], "t": ["h"]}, at=34)
+    before = all_shown(lived_in.uri, (10, 20, 32, 34))
+    lived_in.consolidate()
+    lived_in.consolidate_commits()
+    lived_in.vacuum(retain=0)
+    (con,) = files(lived_in, ".con")
+
+    assert [r.kind for r in unpack_con(lived_in._store.get(con))][-1] is CommitKind.UPDATE
+    assert all_shown(lived_in.uri, before) == before
+    assert theirs(lived_in.uri, 34) == before[34]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+def test_each_kind_of_maintenance_follows_the_other_s(lived_in: tz.Array, mode: str, first: str) -> None:
+    before = all_shown(lived_in.uri, (10, 20, 30, 32))
+    run_ours = {
+        "fragments": lived_in.consolidate,
+        "commits": lived_in.consolidate_commits,
+        "fragment_meta": lived_in.consolidate_fragment_metadata,
+        "array_meta": lived_in.consolidate_metadata,
+    }[mode]
+    if first == "theirs":
+        run_theirs(lived_in.uri, mode, vacuum=True)
+        agrees(lived_in, before)
+        lived_in.refresh()
+        run_ours()
+        lived_in.vacuum(retain=0)
+    else:
+        run_ours()
+        if mode == "commits":
+            # Quirk: libtiledb cannot gather commits again once a `.del` stands in a `.con` only.
+            tiledb.vacuum(lived_in.uri, config=tiledb.Config({"sm.vacuum.mode": mode}))
+        else:
+            run_theirs(lived_in.uri, mode, vacuum=True)
+
+    agrees(lived_in, before)
+
+
+def test_dense_consolidation_follows_the_rules_of_libtiledb(tmp_path: Path) -> None:
+    uri = str(tmp_path / "d")
+    schema = tz.Schema([tz.Dim("x", "int32", (1, 20), 4)], [tz.Attr("k", "int32", fill=-1)], sparse=False)
+    array = tz.create(uri, schema, at=1)
+    for at, low, high in ((10, 7, 9), (20, 2, 3), (30, 13, 14), (40, 1, 5)):
+        array.write({"k": [at] * (high - low + 1)}, region={"x": (low, high)}, at=at)
+    names = [str(fragment.name) for fragment in array.fragments]
+    with pytest.raises(tz.InvalidRequestError, match="older fragment"):
+        array.consolidate(fragments=[names[1], names[2]])  # 10 lies between
+    before = array.read()
+
+    array.consolidate(fragments=names[:3])
+    merged = next(f for f in array.fragments if f.name.end_ms == 30)
+    assert merged.footer.domain == ((2, 14),)
+    assert tz.open(uri, at=39).read(region={"x": (1, 15)})["k"].to_pylist() == [
+        -1, 20, 20, -1, -1, -1, 10, 10, 10, -1, -1, -1, 30, 30, -1,
+    ]  # fmt: skip
+    assert array.read() == before
+    for cleaned in (False, True):
+        if cleaned:
+            assert array.vacuum(retain=0).lost == ((10, 30),)
+        with tiledb.open(uri) as opened:
+            assert opened[:].tolist() == before["k"].to_pylist() if schema.attrs[0].name != "k" else True
+            assert opened[:]["k"].tolist() if isinstance(opened[:], dict) else opened[:].tolist()
+    run_theirs(uri, "fragments", vacuum=True)
+    assert tz.open(uri).read() == before
