@@ -22,7 +22,7 @@ from terrazzo.engine.commit import (
 )
 from terrazzo.engine.delete import plan_delete
 from terrazzo.engine.dense import Box, coordinates, read_box, shape_of, tile_box, tiles_of
-from terrazzo.engine.intake import from_arrow
+from terrazzo.engine.intake import exact_counts, from_arrow
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.predicate import FALSE, All, NullTest, Predicate, Some, evaluate, fields_of, to_condition
 from terrazzo.engine.region import everything
@@ -61,6 +61,9 @@ def _cell(name: str, value: Any, schema: Schema) -> bytes | None:
         if not attr.nullable:
             raise InvalidRequestError(f"attribute {name!r} is not nullable; set a value, not None")
         return None
+    moments = _moments(value, attr)
+    if moments is not None:
+        return exact_counts(moments, attr.datatype, f"attribute {name!r}").tobytes()
     try:
         array = pa.array([value]) if attr.enum else _one(value, attr, schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
@@ -70,6 +73,17 @@ def _cell(name: str, value: Any, schema: Schema) -> bytes | None:
         ) from None
     column = from_arrow(array, attr, schema)
     return column.values.tobytes()
+
+
+def _moments(value: Any, attr: Attr) -> Any:
+    """numpy's dates and spans, of which Arrow does not have all units; None for anything else."""
+    items = value if isinstance(value, (list, tuple, np.ndarray)) else [value]
+    kind = np.datetime64 if attr.datatype.is_datetime else np.timedelta64 if attr.datatype.is_time else None
+    if kind is None or not len(items) or not all(isinstance(item, kind) for item in items):
+        return None
+    nested = items is value
+    fits = nested if attr.is_var else (len(items) == attr.cell_val_num and nested == (attr.cell_val_num > 1))
+    return np.asarray(items) if fits else None
 
 
 def _one(value: Any, attr: Attr, schema: Schema) -> Any:
