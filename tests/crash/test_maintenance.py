@@ -19,7 +19,7 @@ from terrazzo.storage import open_store
 from terrazzo.testing.stores import DyingStore, Request, WrappedStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "property"))
-from histories import all_shown  # noqa: E402
+from histories import all_shown
 
 INSTANTS = (9, 10, 11, 20, 21, 25, 30, 31, 40, 41, 45, 99)
 

@@ -16,7 +16,7 @@ from terrazzo.format.keys import CommitKind
 from terrazzo.format.ledgers import unpack_con, unpack_ign, unpack_vac
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "property"))
-from histories import all_shown  # noqa: E402
+from histories import all_shown
 
 MODES = ["fragments", "commits", "fragment_meta", "array_meta"]
 

@@ -20,6 +20,7 @@ from terrazzo.engine.commit import (
 )
 from terrazzo.engine.delete import plan_delete
 from terrazzo.engine.dense import Box, coordinates, read_box, shape_of, tile_box, tiles_of
+from terrazzo.engine.intake import exact_counts
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.predicate import FALSE, All, NullTest, Predicate, Some, evaluate, fields_of, to_condition
 from terrazzo.engine.region import everything
@@ -30,6 +31,7 @@ from terrazzo.engine.tables import columns_of, table_of
 from terrazzo.engine.view import View
 from terrazzo.engine.write import dense_fragment, sparse_fragment
 from terrazzo.errors import InvalidRequestError
+from terrazzo.format.attribute import Attr
 from terrazzo.format.commits import Assignment, Commit, UpdateCommit
 from terrazzo.format.keys import CommitKind
 from terrazzo.format.ledgers import WriteRecord
@@ -58,6 +60,9 @@ def _cell(name: str, value: Any, schema: Schema) -> bytes | None:
         if not attr.nullable:
             raise InvalidRequestError(f"attribute {name!r} is not nullable; set a value, not None")
         return None
+    moments = _moments(value, attr)
+    if moments is not None:
+        return exact_counts(moments, attr.datatype, f"attribute {name!r}").tobytes()
     if isinstance(value, np.generic):
         cells: Any = np.array([value])
     else:
@@ -67,6 +72,17 @@ def _cell(name: str, value: Any, schema: Schema) -> bytes | None:
     except InvalidRequestError as problem:
         raise InvalidRequestError(f"{name!r} cannot be set to {value!r}: {problem}") from None
     return column.values.tobytes()
+
+
+def _moments(value: Any, attr: Attr) -> Any:
+    """numpy's dates and spans, of which Arrow does not have all units; None for anything else."""
+    items = value if isinstance(value, (list, tuple, np.ndarray)) else [value]
+    kind = np.datetime64 if attr.datatype.is_datetime else np.timedelta64 if attr.datatype.is_time else None
+    if kind is None or not len(items) or not all(isinstance(item, kind) for item in items):
+        return None
+    nested = items is value
+    fits = nested if attr.is_var else (len(items) == attr.cell_val_num and nested == (attr.cell_val_num > 1))
+    return np.asarray(items) if fits else None
 
 
 def storable(where: Predicate, values: Values, schema: Schema) -> bool:

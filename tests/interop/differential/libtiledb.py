@@ -70,7 +70,7 @@ class Libtiledb(Session):
             self._made = mine
 
     def out(self, kind: str, function: str, *arguments: object) -> c_void_p:
-        handle = self._new(kind)
+        handle = self.new(kind)
         self.call(function, *arguments, byref(handle))
         return handle
 
@@ -421,7 +421,7 @@ class Libtiledb(Session):
             else:
                 how = c_void_p()
                 self.call(f"tiledb_channel_operator_{operator}_get", byref(how))
-                operation = self._new("aggregate")
+                operation = self.new("aggregate")
                 self.call("tiledb_create_unary_aggregate", handle, how, name.encode(), byref(operation))
             self.call("tiledb_channel_apply_aggregate", channel, output, operation)
             parts = ["data"]

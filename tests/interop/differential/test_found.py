@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 import terrazzo as tz
+from differential import terrazzo_actor
 from differential.history import Delete, Member, Query, Test, Window
 from differential.libtiledb import Libtiledb
 from terrazzo.format.condition import Op
@@ -112,3 +113,22 @@ def test_a_null_stands_for_several_values_of_any_type(tmp_path, datatype):
 
     assert numbers(array.read(), "a")[1] is None
     assert len(numbers(array.read(), "a")[0]) == 2
+
+
+@pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"])
+def test_an_update_takes_dates_of_every_unit(tmp_path, unit):
+    attrs = [tz.Attr("a", f"datetime64[{unit}]"), tz.Attr("b", f"datetime64[{unit}]", values_per_cell=2)]
+    attrs.append(tz.Attr("c", f"datetime64[{unit}]", var=True))
+    array = tz.create(str(tmp_path / "a"), tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], attrs))
+    first, second = np.datetime64(3, unit), np.datetime64(-3, unit)
+    zeros = {"x": [bytes(4)], "a": [bytes(8)], "b": [bytes(16)], "c": [bytes(8)]}
+    array.write(terrazzo_actor.as_table(zeros, array.schema))
+    array.update({"a": first, "b": [first, second], "c": [second, second, first]})
+
+    (row,) = look(array, Query(("a", "b", "c")))
+    assert row == tuple(np.array(counts, "<i8").tobytes() for counts in ([3], [3, -3], [-3, -3, 3]))
+
+
+def look(array: tz.Array, query: Query) -> list:
+    found = terrazzo_actor.look(array, array.schema, query)
+    return list(zip(*found.values(), strict=True))
