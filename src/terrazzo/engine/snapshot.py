@@ -6,6 +6,7 @@ in the window, and a footer for each visible fragment that no `.meta` tells of.
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -428,7 +429,8 @@ def _fragments(
             return seen[name]
         stored = footers.get(str(name))
         if stored is not None:
-            return of_footer(name, stored, schemas)
+            with suppress(FormatError):  # then the fragment's own file has the word
+                return of_footer(name, stored, schemas)
         if name.version is None and not _has_metadata(store, name):
             return None
         return load_fragment(store, name, schemas, cipher)
@@ -496,9 +498,11 @@ def _metadata_names(store: Store, listed: Listed, window: Window) -> tuple[Times
         stem = name.removesuffix(".vac")
         parsed = TimestampedName.parse(stem)
         if stem != name and parsed is not None and window.contains(parsed):
-            hidden.update(
-                key.rpartition("/")[2] for key in unpack_vac(store.get(f"{keys.METADATA_FOLDER}/{name}"))
-            )
+            key = f"{keys.METADATA_FOLDER}/{name}"
+            try:
+                hidden.update(line.rpartition("/")[2] for line in unpack_vac(store.get(key)))
+            except FormatError as problem:
+                raise problem.at_key(f"{store.uri}/{key}") from None
     shown = [p for n, p in names.items() if p is not None and n not in hidden and window.contains(p)]
     return tuple(sorted(shown, key=lambda name: name.order))
 
