@@ -125,7 +125,7 @@ def _survey(store: Store, cipher: Aes256Gcm | None) -> Survey:
     schemas = _schemas(store, listed, cipher, broken)
     ledger = read_ledger(store, listed)
     _keep(broken, ledger.problems, store)
-    cons = _cons(store, listed, cipher, broken)
+    cons = _cons(store, listed, cipher)
     conditions = _conditions(store, ledger, cons, cipher, entries, broken)
     footers = _read(
         store, _footer_keys(listed), cipher, lambda b: ConsolidatedFooters.unpack(b).footers, broken
