@@ -44,7 +44,9 @@ def _shown(store: Store) -> int:
 
 
 @pytest.mark.parametrize("make", [_sparse, _dense])
-def test_a_restore_that_stops_anywhere_shows_the_old_state_or_the_new_one(make: Callable[[str], None]) -> None:
+def test_a_restore_that_stops_anywhere_shows_the_old_state_or_the_new_one(
+    make: Callable[[str], None],
+) -> None:
     seen = []
     for lives in count():
         uri = f"memory://{uuid.uuid4().hex}/array"

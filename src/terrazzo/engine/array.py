@@ -62,9 +62,7 @@ def exists(uri: str, *, storage_options: Options | None = None) -> bool:
     return list_array(open_store(str(uri), storage_options)).is_array
 
 
-def check(
-    uri: str, *, deep: bool = False, key: Any = None, storage_options: Options | None = None
-) -> Any:
+def check(uri: str, *, deep: bool = False, key: Any = None, storage_options: Options | None = None) -> Any:
     """`Array.check`, for arrays that may not open."""
     from terrazzo.engine.check import check_array  # noqa: PLC0415
 
@@ -405,23 +403,21 @@ class Array:
             self.refresh()
         return report
 
-    def check(self, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
+    def check(self, deep: bool = False) -> Any:
         """What is wrong with the files, and where libtiledb would read something else; `deep` decodes every cell.
         Nothing is changed. `terrazzo.check(uri)` looks at arrays that do not open."""
         from terrazzo.engine.check import check_array  # noqa: PLC0415
 
         return check_array(self._store, self._cipher, deep=deep)
 
-    def repair(self, dry_run: bool = True, *, damaged_fragments: bool = False) -> Any:  # noqa: FBT001, FBT002
+    def repair(self, dry_run: bool = True, *, damaged_fragments: bool = False) -> Any:
         """Set aside what is torn, beside the array in `<uri>.quarantine`, and finish what was interrupted. No
         committed cell goes, unless `damaged_fragments` gives up fragments that cannot be read.
         A dry run tells what would be done. `terrazzo.repair(uri)` mends arrays that do not open."""
         from terrazzo.engine.repair import repair_array  # noqa: PLC0415
 
         self._require_writable()
-        report = repair_array(
-            self._store, self._cipher, dry_run=dry_run, damaged_fragments=damaged_fragments
-        )
+        report = repair_array(self._store, self._cipher, dry_run=dry_run, damaged_fragments=damaged_fragments)
         if not dry_run:
             self.refresh()
         return report

@@ -60,7 +60,9 @@ def fast_findings(store: Store, cipher: Aes256Gcm | None, found: Survey) -> Iter
 def _strangers(found: Survey) -> Iterator[Finding]:
     for key, problem in found.strangers.items():
         if breaks_open(key):
-            yield Finding(Severity.ERROR, key, problem, "libtiledb cannot open the array: repair sets it aside")
+            yield Finding(
+                Severity.ERROR, key, problem, "libtiledb cannot open the array: repair sets it aside"
+            )
         else:
             yield Finding(Severity.NOTE, key, problem, "readers step over it")
     for folder in found.listed.root_folders:
@@ -149,7 +151,9 @@ def _committed(found: Survey) -> Iterator[Finding]:
     hidden = found.hidden
     for key, problem in found.lost.items():
         if key in found.gone and key in hidden:
-            yield Finding(Severity.NOTE, key, "superseded, and its folder is gone", "vacuum removes its commit")
+            yield Finding(
+                Severity.NOTE, key, "superseded, and its folder is gone", "vacuum removes its commit"
+            )
         elif key in found.gone:
             yield Finding(
                 Severity.ERROR, key, "is committed, but its folder is gone",
@@ -157,7 +161,9 @@ def _committed(found: Survey) -> Iterator[Finding]:
             )  # fmt: skip
         elif keys.FRAGMENT_METADATA_FILE not in found.folders[key]:
             place = f"{key}/{keys.FRAGMENT_METADATA_FILE}"
-            yield Finding(Severity.ERROR, place, "is missing", "restore it; repair can set the fragment aside")
+            yield Finding(
+                Severity.ERROR, place, "is missing", "restore it; repair can set the fragment aside"
+            )
         else:
             place = f"{key}/{keys.FRAGMENT_METADATA_FILE}"
             yield Finding.of(place, problem, "restore it; repair can set the fragment aside")

@@ -75,7 +75,9 @@ class _Checker:
         self.before: list[Column] | None = None  # the last cell of the run before
         self.told: set[tuple[str, str]] = set()
 
-    def tell(self, file: str, problem: str, severity: Severity = Severity.ERROR, advice: str = _ADVICE) -> None:
+    def tell(
+        self, file: str, problem: str, severity: Severity = Severity.ERROR, advice: str = _ADVICE
+    ) -> None:
         """Once per file and kind of problem: one bad tile says enough."""
         if (file, problem[:20]) not in self.told:
             self.told.add((file, problem[:20]))
@@ -120,7 +122,7 @@ class _Checker:
             return self.reader.read(names, tiles)
         except TerrazzoError:
             pass  # which field it is, is found out one by one
-        found = {}
+        found: dict[str, Column] = {}
         for name in names:
             try:
                 found |= self.reader.read([name], tiles)
@@ -259,7 +261,11 @@ class _Checker:
                 self.tell(keys.FRAGMENT_METADATA_FILE, f"cells lie outside of its domain along {dim.name!r}")
 
     def _order(self, coords: list[Column]) -> None:
-        joined = coords if self.before is None else [concat([a, b]) for a, b in zip(self.before, coords, strict=True)]
+        joined = (
+            coords
+            if self.before is None
+            else [concat([a, b]) for a, b in zip(self.before, coords, strict=True)]
+        )
         self.before = [column.slice(len(column) - 1, len(column)) for column in coords]
         # Quirk: libtiledb orders the bytes of strings as signed numbers; those that are not ASCII cannot be judged.
         if any(column.is_var and len(column.values) and column.values.max() > 127 for column in joined):

@@ -58,9 +58,7 @@ class CheckReport:
     def __str__(self) -> str:
         looked = f"{self.n_fragments} fragments" + (f", {self.n_cells:,} cells" if self.deep else "")
         counts = Counter(finding.severity for finding in self.findings)
-        told = ", ".join(
-            f"{counts[s]} {s}{'s' if counts[s] > 1 else ''}" for s in Severity if counts[s]
-        )
+        told = ", ".join(f"{counts[s]} {s}{'s' if counts[s] > 1 else ''}" for s in Severity if counts[s])
         return "\n".join([f"{self.uri}: {looked}: {told or 'nothing to report'}", *map(str, self.findings)])
 
 

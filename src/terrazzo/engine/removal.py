@@ -55,9 +55,7 @@ def delete_fragments(view: View, since_ms: int, until_ms: int, *, dry_run: bool)
         raise InvalidRequestError(f"since={since_ms} is later than until={until_ms}")
     store, snapshot = view.store, view.snapshot
     snapshot.require_sound()
-    chosen = [
-        f for f in snapshot.fragments if since_ms <= f.name.start_ms and f.name.end_ms <= until_ms
-    ]
+    chosen = [f for f in snapshot.fragments if since_ms <= f.name.start_ms and f.name.end_ms <= until_ms]
     ledger = read_ledger(store, list_array(store))
     if not dry_run and ledger.merges and chosen:
         ledger = _without_merges(store, ledger)

@@ -46,7 +46,10 @@ Columns = dict[str, Column]
 def restore(view: View, at_ms: int, time_ms: int, memory: int) -> View:
     """The view after the restore. `view` shows everything there is; `time_ms` is later than all of it."""
     past = as_of(view, at_ms)
-    if (past.snapshot.fragments, past.snapshot.conditions) == (view.snapshot.fragments, view.snapshot.conditions):
+    if (past.snapshot.fragments, past.snapshot.conditions) == (
+        view.snapshot.fragments,
+        view.snapshot.conditions,
+    ):
         return view  # nothing has happened since
     size = max(memory // _SHARE, 1 << 16)
     return (_restore_dense if view.schema.dense else _restore_sparse)(view, past, time_ms, size)
@@ -104,7 +107,9 @@ def _restore_dense(view: View, past: View, time_ms: int, size: int) -> View:
     written = _put_all(
         view,
         (
-            dense_fragment(schema, schema_name, read_box(past, part, attrs), part, new_name(time_ms), view.cipher)
+            dense_fragment(
+                schema, schema_name, read_box(past, part, attrs), part, new_name(time_ms), view.cipher
+            )
             for part in slabs(box, schema, cell, size)
         ),
     )

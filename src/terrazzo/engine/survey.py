@@ -125,14 +125,27 @@ def _survey(store: Store, cipher: Aes256Gcm | None) -> Survey:
     schemas = _schemas(store, listed, cipher, broken)
     ledger = read_ledger(store, listed)
     _keep(broken, ledger.problems, store)
-    cons = _cons(store, listed, cipher, broken)
+    cons = _cons(store, listed, cipher)
     conditions = _conditions(store, ledger, cons, cipher, entries, broken)
-    footers = _read(store, _footer_keys(listed), cipher, lambda b: ConsolidatedFooters.unpack(b).footers, broken)
+    footers = _read(
+        store, _footer_keys(listed), cipher, lambda b: ConsolidatedFooters.unpack(b).footers, broken
+    )
     _metadata(store, listed, cipher, broken)
     folders = _folders(store, listed)
     fragments, lost = _fragments(store, ledger, dict(schemas), cipher, folders)
     return Survey(
-        listed, entries, strangers, schemas, broken, cons, ledger, conditions, footers, fragments, lost, folders
+        listed,
+        entries,
+        strangers,
+        schemas,
+        broken,
+        cons,
+        ledger,
+        conditions,
+        footers,
+        fragments,
+        lost,
+        folders,
     )
 
 
@@ -142,7 +155,9 @@ def _survey(store: Store, cipher: Aes256Gcm | None) -> Survey:
 def _known_names(listed: Listed) -> tuple[Listed, dict[str, str]]:
     strangers: dict[str, str] = {}
 
-    def kept(folder: str, names: Iterable[str], suffixes: tuple[str, ...], *, any_name: bool) -> tuple[str, ...]:
+    def kept(
+        folder: str, names: Iterable[str], suffixes: tuple[str, ...], *, any_name: bool
+    ) -> tuple[str, ...]:
         good = []
         for name in names:
             key = f"{folder}/{name}" if folder else name
@@ -268,9 +283,7 @@ def _with_labels(
     return replace(schema, enums=enums) if schema.enum_files.keys() <= enums.keys() else schema
 
 
-def _cons(
-    store: Store, listed: Listed, cipher: Aes256Gcm | None, broken: dict[str, TerrazzoError]
-) -> dict[str, Con]:
+def _cons(store: Store, listed: Listed, cipher: Aes256Gcm | None) -> dict[str, Con]:
     found = {}
     for name in listed.commits:
         if not name.endswith(f".{CommitKind.CONSOLIDATED}"):
@@ -395,7 +408,8 @@ def told_lines(stored: bytes, unpack: Callable[[bytes], tuple[_A, ...]]) -> tupl
 def told_merge(stored: bytes) -> tuple[Merge, str]:
     lines, rest = told_lines(stored, lambda line: (Merge.unpack(line),))
     return Merge(
-        tuple(key for one in lines for key in one.created), tuple(key for one in lines for key in one.replaced)
+        tuple(key for one in lines for key in one.created),
+        tuple(key for one in lines for key in one.replaced),
     ), rest
 
 

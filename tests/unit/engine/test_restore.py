@@ -25,9 +25,7 @@ def _rows(array: tz.Array, names: tuple[str, ...] = ("x", "v", "t")) -> list[tup
 
 @pytest.mark.parametrize("allows_duplicates", [False, True])
 @pytest.mark.parametrize("kind", DIMS)
-def test_a_sparse_array_shows_again_what_it_showed(
-    folder: str, kind: str, allows_duplicates: bool
-) -> None:
+def test_a_sparse_array_shows_again_what_it_showed(folder: str, kind: str, allows_duplicates: bool) -> None:
     dim, at = DIMS[kind]
     schema = tz.Schema(
         dims=[dim], attrs=[tz.Attr("v", "int64"), tz.Attr("t", "utf8", nullable=True)], sparse=True, capacity=3,
@@ -140,7 +138,9 @@ def test_a_dense_array_shows_again_what_it_showed(folder: str, memory: int | str
     np.testing.assert_array_equal(tz.open(folder, at=20)[1:201, 0:200], before)
     assert len(a.fragments) == 3 if memory == "1GiB" else len(a.fragments) > 3
     with tiledb.open(folder) as array:
-        np.testing.assert_array_equal(array[:, :]["v"] if isinstance(array[:, :], dict) else array[:, :], then)
+        np.testing.assert_array_equal(
+            array[:, :]["v"] if isinstance(array[:, :], dict) else array[:, :], then
+        )
 
 
 def test_what_a_consolidation_replaced_can_be_restored(folder: str) -> None:
@@ -170,15 +170,15 @@ def test_restore_leaves_no_folder_behind_when_it_fails(uri: str) -> None:
     a.delete("x = 1", at=20)
     view = a._view
 
-    class Full(Exception):
+    class FullError(Exception):
         pass
 
     def refuse(*_: object, **__: object) -> None:
-        raise Full
+        raise FullError
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("terrazzo.engine.restore.put_fragment", refuse)
-        with pytest.raises(Full):
+        with pytest.raises(FullError):
             restore(view, 10, next_time(view.snapshot), 1 << 20)
 
     assert len(tz.open(uri).fragments) == 1
