@@ -1,6 +1,6 @@
 """The object users hold. Every method is a few lines that call the engine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -334,7 +334,7 @@ class Array:
         self._view = with_fragments(self._view, written)
 
     def evolve(
-        self, *, add: Sequence[Attr] = (), drop: Sequence[str] = (), extend_enum: Mapping[str, Any] | None = None,
+        self, *, add: Attr | Iterable[Attr] = (), drop: str | Iterable[str] = (), extend_enum: Mapping[str, Any] | None = None,
         add_enum: Mapping[str, Any] | None = None, expand_domain: Mapping[str, Any] | None = None,
         force: bool = False, at: object = None,
     ) -> None:  # fmt: skip

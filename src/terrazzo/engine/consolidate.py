@@ -22,20 +22,39 @@ from terrazzo.engine.dense import Box, read_box, shape_of
 from terrazzo.engine.encode import encode_sparse
 from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.fragments import Fragment
+from terrazzo.engine.keeping import alien, keep_dropped
 from terrazzo.engine.merge import Source, merge
 from terrazzo.engine.plan import Part, Request, ScanTask, plan_boxes
 from terrazzo.engine.reading import slabs
 from terrazzo.engine.region import Region, everything
 from terrazzo.engine.runner import LocalRunner, Progress, Runner, run_all
-from terrazzo.engine.select import Selection, dense_run_is_safe, named, select, stored_size, union_box
-from terrazzo.engine.snapshot import Snapshot, StoredCondition, list_array, read_ledger
+from terrazzo.engine.select import (
+    Selection,
+    boxes_meet,
+    dense_run_is_safe,
+    named,
+    select,
+    stored_size,
+    tied_with,
+    union_box,
+)
+from terrazzo.engine.snapshot import StoredCondition, list_array, read_ledger
 from terrazzo.engine.sparse import absent
 from terrazzo.engine.view import View
 from terrazzo.engine.write import dense_fragment
 from terrazzo.errors import ConflictError, InvalidRequestError
 from terrazzo.format.commits import UpdateCommit
-from terrazzo.format.keys import CommitKind, TimestampedName, commit_key, fragment_key, merge_key
+from terrazzo.format.generic_tile import pack_generic_tile
+from terrazzo.format.keys import (
+    CommitKind,
+    TimestampedName,
+    commit_key,
+    fragment_key,
+    merge_key,
+    schema_key,
+)
 from terrazzo.format.ledgers import Merge, pack_vac
+from terrazzo.format.schema import Schema
 from terrazzo.storage.base import Store
 
 _SHARE = 6  # decoded cells, their merge, the sorted copy, the encoded tiles
@@ -67,6 +86,9 @@ class ConsolidationPlan:
     memory: int
     pending: int  # updates that cannot be materialised yet, because of fragments outside
     purge: bool
+    schema: tuple[str, Schema] | None = field(
+        default=None, repr=False
+    )  # to be put first: it holds dropped attributes
 
     def __str__(self) -> str:
         if not self.sources:
@@ -91,6 +113,7 @@ def plan_consolidation(
     """The next step. `view` must see everything, whatever its time."""
     snapshot, schema = view.snapshot, view.schema
     snapshot.require_sound()
+    known = snapshot.schemas
     if fragments is not None:
         run = named(snapshot.fragments, fragments)
         if schema.dense and not dense_run_is_safe(
@@ -99,13 +122,26 @@ def plan_consolidation(
             raise InvalidRequestError(
                 "an older fragment lies within the box of these; consolidate it with them"
             )
+        if tied := tied_with(snapshot.fragments, run, schema):
+            raise InvalidRequestError(
+                f"{tied.name} was written at the same instant as some of these, and which cell wins would change; "
+                f"consolidate it with them"
+            )
+        if not purge and {each.key for each in run} & {each.key for each in alien(view)}:
+            raise InvalidRequestError(
+                "one of these holds an attribute whose name now means another one, which earlier instants still "
+                "show; leave it out, or purge"
+            )
     else:
-        run = select(snapshot.fragments, schema, selection)
+        run = select(snapshot.fragments, schema, selection, () if purge else alien(view))
     if not run:
         return ConsolidationPlan((), (), 0, 0, 0, 0, purge)
+    keeping = view if purge else keep_dropped(view, run)
+    view, snapshot, schema = keeping, keeping.snapshot, keeping.schema
+    new_schema = None if snapshot.schema_name in known else (snapshot.schema_name, schema)
     places = {fragment.key: place for place, fragment in enumerate(snapshot.fragments)}
     sources = tuple(places[fragment.key] for fragment in run)
-    conditions, pending = _conditions(snapshot, run, schema, purge=purge)
+    conditions, pending = _conditions(view, run, purge=purge)
     end_ms = max(fragment.name.end_ms for fragment in run)
     if not schema.dense:
         end_ms = max(
@@ -132,7 +168,9 @@ def plan_consolidation(
         tasks = tuple(BoxTask(*shared, scan=scan) for scan in scans)
         peak = max((scan.size for scan in scans), default=0) * _SHARE
     n_cells = sum(fragment.footer.n_cells(snapshot.schema_of(fragment)) for fragment in run)
-    return ConsolidationPlan(run, tasks, n_cells, sum(map(stored_size, run)), peak, pending, purge)
+    return ConsolidationPlan(
+        run, tasks, n_cells, sum(map(stored_size, run)), peak, pending, purge, new_schema
+    )
 
 
 def _in_memory(stored: int, run: Sequence[Fragment], view: View) -> int:
@@ -144,7 +182,7 @@ def _in_memory(stored: int, run: Sequence[Fragment], view: View) -> int:
 
 
 def _conditions(
-    snapshot: Snapshot, run: Sequence[Fragment], schema: Any, *, purge: bool
+    view: View, run: Sequence[Fragment], *, purge: bool
 ) -> tuple[tuple[StoredCondition, ...], int]:
     """Conditions to settle, and how many updates must wait.
 
@@ -152,28 +190,23 @@ def _conditions(
     hold a newer one, the update stays pending for these cells, and with it every later update.
     """
     chosen = {fragment.key for fragment in run}
+    snapshot, schema, conditions = view.snapshot, view.schema, view.conditions
     if schema.dense:
         return (), 0
     outside: list[Fragment] = []
     if not schema.allows_duplicates:
         box = union_box(run)
-        outside = [f for f in snapshot.fragments if f.key not in chosen and _boxes_meet(f.footer.domain, box)]
+        outside = [f for f in snapshot.fragments if f.key not in chosen and boxes_meet(f.footer.domain, box)]
         if outside and purge:
             raise InvalidRequestError(
                 "purge drops the newest version of deleted cells, and older ones outside would come back; "
                 "consolidate all fragments that overlap"
             )
     if not outside:
-        return snapshot.conditions, 0
+        return conditions, 0
     earliest = min(fragment.name.start_ms for fragment in outside)
-    kept = [
-        c for c in snapshot.conditions if not (isinstance(c.body, UpdateCommit) and c.time_ms >= earliest)
-    ]
-    return tuple(kept), len(snapshot.conditions) - len(kept)
-
-
-def _boxes_meet(one: Any, other: Any) -> bool:
-    return all(a <= d and c <= b for (a, b), (c, d) in zip(one, other, strict=True))
+    kept = [c for c in conditions if not (isinstance(c.body, UpdateCommit) and c.time_ms >= earliest)]
+    return tuple(kept), len(conditions) - len(kept)
 
 
 def _run_sparse(task: BoxTask) -> Fragment | None:
@@ -253,6 +286,10 @@ def run_consolidation(
     plan: ConsolidationPlan, runner: Runner | None = None, progress: Progress | None = None
 ) -> tuple[Fragment, ...]:
     """The new fragments, put but not committed."""
+    if plan.schema is not None and plan.tasks:
+        view = plan.tasks[0].view
+        name, schema = plan.schema
+        view.store.put(schema_key(name), pack_generic_tile(schema.pack(), view.cipher))
     results = (runner or LocalRunner()).map(BoxTask.__call__, plan.tasks, progress)
     return tuple(fragment for fragment in results if fragment is not None)
 

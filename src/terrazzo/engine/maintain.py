@@ -57,5 +57,7 @@ def consolidate(
         )
         if fragments is not None or (selection.max_fragments is None and not view.schema.dense):
             break  # all that qualified are together; the pieces of one result do not want to be joined again
+        if len(made) >= len(plan.sources):
+            break  # as many pieces as before, by the memory or the size allowed: it would go on for ever
         view = view.following(take_snapshot(view.store, Window(0, FOREVER), view.cipher))
     return ConsolidationReport(steps, sources, created, cells)

@@ -141,6 +141,8 @@ def _candidates(rows: _Rows, condition: StoredCondition, sources: Sequence[Sourc
     """Versions that a condition has still to judge, and those that a source already recorded as its own."""
     delta = np.uint64(condition.time_ms)
     open_ = (rows.effective <= delta) & (rows.ends > delta)
+    # Ended by another update of this instant: the version that it made is the one to judge.
+    open_ &= (rows.ends != delta + np.uint64(1)) | (rows.ended_by >= 0)
     settled = np.zeros(len(rows), bool)
     mistaken = np.zeros(len(rows), bool)
     for number, source in enumerate(sources):

@@ -47,11 +47,18 @@ def stored_size(fragment: Fragment) -> int:
     return sum(footer.file_sizes) + sum(footer.var_file_sizes) + sum(footer.validity_file_sizes)
 
 
-def select(fragments: Sequence[Fragment], schema: Schema, selection: Selection) -> tuple[Fragment, ...]:
+def select(
+    fragments: Sequence[Fragment], schema: Schema, selection: Selection, without: Sequence[Fragment] = ()
+) -> tuple[Fragment, ...]:
     """The next run of fragments to consolidate, in order of time; none if nothing qualifies."""
     selection.check()
+    left_out = {fragment.key for fragment in without}
     candidates = [
-        f for f in fragments if selection.since_ms <= f.name.start_ms and f.name.end_ms <= selection.until_ms
+        f
+        for f in fragments
+        if selection.since_ms <= f.name.start_ms
+        and f.name.end_ms <= selection.until_ms
+        and f.key not in left_out
     ]
     most = min(len(candidates), selection.max_fragments or len(candidates))
     least = min(selection.min_fragments, len(candidates))
@@ -65,6 +72,8 @@ def select(fragments: Sequence[Fragment], schema: Schema, selection: Selection) 
             if not _similar(sizes[run], selection.size_ratio):
                 continue
             if schema.dense and not dense_run_is_safe(fragments, candidates[run], schema, selection):
+                continue
+            if length < len(fragments) and tied_with(fragments, candidates[run], schema):
                 continue
             total = sum(sizes[run])
             if best is None or total < best[0] / _PREFERENCE:
@@ -87,6 +96,29 @@ def named(fragments: Sequence[Fragment], names: Sequence[str]) -> tuple[Fragment
     if len(found) < 2:
         raise InvalidRequestError("two or more fragments make a consolidation")
     return found
+
+
+def tied_with(fragments: Sequence[Fragment], run: Sequence[Fragment], schema: Schema) -> Fragment | None:
+    """A fragment outside with cells of the same place and instant as some in the run. Of these the later name wins,
+    and the name of the result is another one."""
+    if schema.allows_duplicates:
+        return None
+    chosen, box, first = {fragment.key for fragment in run}, union_box(run), run[0]
+    for other in fragments:
+        domain: Any = other.footer.domain
+        if other.key in chosen or not boxes_meet(domain, box):
+            continue
+        same = any(each.name.start_ms == other.name.start_ms for each in run)
+        within = first.order < other.order and any(
+            other.name.start_ms < each.name.start_ms <= other.name.end_ms for each in run
+        )
+        if same or within:
+            return other
+    return None
+
+
+def boxes_meet(one: Any, other: Any) -> bool:
+    return all(a <= d and c <= b for (a, b), (c, d) in zip(one, other, strict=True))
 
 
 def union_box(fragments: Sequence[Fragment]) -> Any:

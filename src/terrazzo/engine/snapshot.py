@@ -6,6 +6,7 @@ in the window, and a footer for each visible fragment that no `.meta` tells of.
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -461,7 +462,8 @@ def _fragments(
             return seen[name]
         stored = footers.get(str(name))
         if stored is not None:
-            return of_footer(name, stored, schemas)
+            with suppress(FormatError):  # then the fragment's own file has the word
+                return of_footer(name, stored, schemas)
         if name.version is None and not _has_metadata(store, name):
             return None
         try:

@@ -1,0 +1,132 @@
+"""The law of maintenance: every read at every instant is the same before and after.
+
+Purge is the exception: it keeps what shows now, and from then on. `LAW_SEEDS` sets the number of histories.
+"""
+
+import os
+import random
+import uuid
+from typing import Any
+
+import pytest
+from histories import History, all_shown, differences, shown
+
+import terrazzo as tz
+
+SEEDS = range(int(os.environ.get("LAW_SEEDS", "14")))
+
+
+def place() -> str:
+    return f"memory://{uuid.uuid4().hex}"
+
+
+def partial_consolidation(rnd: random.Random, history: History) -> dict[str, Any]:
+    """Arguments of `consolidate` that take some of the fragments, or all of them in some other way."""
+    names = history.fragment_names
+    start, stop = sorted(rnd.sample(range(len(names) + 1), 2)) if len(names) > 1 else (0, 0)
+    chosen = names[start:stop] if rnd.random() < 0.6 else [n for n in names if rnd.random() < 0.6]
+    options: list[dict[str, Any]] = [
+        {},
+        {"max_fragments": 2},
+        {"max_fragments": 3, "steps": 1},
+        {"size_ratio": 0.7, "max_fragments": 2},
+        {"since": rnd.randint(8, history.time)},
+        {"until": rnd.randint(8, history.time)},
+        {"max_fragment_size": rnd.choice([200, 1000])},
+        {"amplification": 3.0},
+    ]
+    if len(chosen) > 1:
+        options += [{"fragments": chosen}] * 4
+    how = dict(rnd.choice(options))
+    if rnd.random() < 0.5:
+        how["memory"] = rnd.choice([600, 4000])
+    return how
+
+
+def maintain(rnd: random.Random, history: History) -> Any:
+    how = partial_consolidation(rnd, history)
+    try:
+        report = history.array.consolidate(**how)
+    except tz.InvalidRequestError as refused:
+        assert "fragments" in how
+        return how, str(refused)
+    return how, str(report)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_instant_of_a_sparse_array_reads_as_before(seed: int) -> None:
+    history = History.sparse(seed, place())
+    rnd = random.Random(-seed)
+    for _ in range(2):
+        history.go_on(rnd.randint(3, 6))
+        before = all_shown(history.uri, history.instants)
+
+        history.log.append(maintain(rnd, history))
+        assert differences(before, all_shown(history.uri, history.instants)) == {}, history.log
+        compact(rnd, history.array)
+        history.log.append(str(history.array.vacuum(retain=0)))
+        assert differences(before, all_shown(history.uri, history.instants)) == {}, history.log
+
+
+def compact(rnd: random.Random, array: tz.Array) -> None:
+    if rnd.random() < 0.6:
+        array.consolidate_commits()
+    if rnd.random() < 0.6:
+        array.consolidate_fragment_metadata()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_instant_of_a_dense_array_reads_as_before_until_vacuum(seed: int) -> None:
+    history = History.dense(seed, place())
+    rnd = random.Random(-seed)
+    first = 2
+    for _ in range(2):
+        history.go_on(rnd.randint(2, 5))
+        before = all_shown(history.uri, [at for at in history.instants if at >= first])
+
+        history.log.append(maintain(rnd, history))
+        assert differences(before, all_shown(history.uri, before)) == {}, history.log
+        compact(rnd, history.array)
+        lost = history.array.vacuum(retain=0).lost
+        first = max([first, *(end for _, end in lost)])
+        kept = {at: rows for at, rows in before.items() if not any(a <= at < b for a, b in lost)}
+        assert differences(kept, all_shown(history.uri, kept)) == {}, history.log
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_purge_keeps_what_shows_now_and_later(seed: int) -> None:
+    history = History.sparse(seed, place())
+    rnd = random.Random(-seed)
+    history.go_on(rnd.randint(4, 9))
+    now = shown(history.uri, history.time + 4)
+    try:
+        history.array.consolidate(purge=True, memory=rnd.choice([600, "1GiB"]))
+    except tz.InvalidRequestError as refused:
+        assert "no cell is left" in str(refused)
+
+    assert shown(history.uri, history.time + 4) == now, history.log
+    history.array.vacuum(retain=0)
+    assert shown(history.uri, history.time + 4) == now
+    history.go_on(3)
+    later = all_shown(history.uri, [history.time + 4])
+    history.array.consolidate()
+    history.array.vacuum(retain=0)
+    assert differences(later, all_shown(history.uri, later)) == {}, history.log
+
+
+def test_metadata_read_as_before_and_after_vacuum_from_the_last_change_on() -> None:
+    uri = place()
+    array = History.sparse(1, uri).array
+    for key, said in (("a", 1), ("b", "two"), ("a", 3), ("c", 4)):
+        array.meta[key] = said
+    del array.meta["c"]
+    last = array._view.snapshot.newest_ms
+    first = min(name.start_ms for name in array._view.snapshot.metadata_names)
+    before = {at: dict(tz.open(uri, at=at).meta) for at in range(first - 1, last + 2)}
+
+    array.consolidate_metadata()
+    assert {at: dict(tz.open(uri, at=at).meta) for at in before} == before
+    array.consolidate_metadata()  # nothing more to do
+    array.vacuum(retain=0)
+    assert dict(tz.open(uri).meta) == dict(tz.open(uri, at=last).meta) == {"a": 3, "b": "two"}
+    assert len(tz.open(uri)._view.snapshot.metadata_names) == 1
