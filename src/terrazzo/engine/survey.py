@@ -283,9 +283,7 @@ def _with_labels(
     return replace(schema, enums=enums) if schema.enum_files.keys() <= enums.keys() else schema
 
 
-def _cons(
-    store: Store, listed: Listed, cipher: Aes256Gcm | None
-) -> dict[str, Con]:
+def _cons(store: Store, listed: Listed, cipher: Aes256Gcm | None) -> dict[str, Con]:
     found = {}
     for name in listed.commits:
         if not name.endswith(f".{CommitKind.CONSOLIDATED}"):
