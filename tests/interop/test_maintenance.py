@@ -3,7 +3,6 @@
 import random
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from terrazzo.format.keys import CommitKind
 from terrazzo.format.ledgers import unpack_con, unpack_ign, unpack_vac
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "property"))
-from histories import all_shown  # noqa: E402
+from histories import all_shown
 
 MODES = ["fragments", "commits", "fragment_meta", "array_meta"]
 
@@ -53,7 +52,11 @@ class Mixed:
     def __init__(self, seed: int, path: Path) -> None:
         self.rnd = random.Random(seed)
         self.array = new_array(path, duplicates=self.rnd.random() < 0.5)
-        self.uri, self.time, self.log = self.array.uri, 10, [("duplicates", self.array.schema.allows_duplicates)]
+        self.uri, self.time, self.log = (
+            self.array.uri,
+            10,
+            [("duplicates", self.array.schema.allows_duplicates)],
+        )
 
     def cells(self) -> tuple[list[int], list[int], list[str | None]]:
         places = self.rnd.sample(range(31), self.rnd.randint(1, 9))
@@ -153,7 +156,9 @@ def test_libtiledb_uses_our_consolidated_fragments_and_consolidates_them_again(l
 
     assert {"t.tdb", "dt.tdb", "dci.tdb"} <= names
     assert (fragment.name.start_ms, fragment.name.end_ms) == (10, 30)
-    assert lived_in._view.reader(fragment).sections.processed == (lived_in._view.snapshot.conditions[0].marker,)
+    assert lived_in._view.reader(fragment).sections.processed == (
+        lived_in._view.snapshot.conditions[0].marker,
+    )
     agrees(lived_in, before)
     info = tiledb.array_fragments(lived_in.uri)
     assert len(info.to_vacuum) == 3
@@ -246,9 +251,7 @@ def test_each_kind_of_maintenance_follows_the_other_s(lived_in: tz.Array, mode: 
 
 def test_dense_consolidation_follows_the_rules_of_libtiledb(tmp_path: Path) -> None:
     uri = str(tmp_path / "d")
-    schema = tz.Schema(
-        [tz.Dim("x", "int32", (1, 20), 4)], [tz.Attr("k", "int32", fill=-1)], sparse=False
-    )
+    schema = tz.Schema([tz.Dim("x", "int32", (1, 20), 4)], [tz.Attr("k", "int32", fill=-1)], sparse=False)
     array = tz.create(uri, schema, at=1)
     for at, low, high in ((10, 7, 9), (20, 2, 3), (30, 13, 14), (40, 1, 5)):
         array.write({"k": [at] * (high - low + 1)}, region={"x": (low, high)}, at=at)

@@ -133,7 +133,9 @@ def test_two_updates_and_a_delete_of_one_instant_are_judged_in_their_order() -> 
 
 def test_what_dropped_attributes_held_shows_at_earlier_instants() -> None:
     array = tz.create(
-        place(), tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "int32"), tz.Attr("b", "utf8")]), at=1
+        place(),
+        tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "int32"), tz.Attr("b", "utf8")]),
+        at=1,
     )
     array.write({"x": [1, 2], "a": [1, 2], "b": ["one", "two"]}, at=10)
     array.evolve(drop=["b"], at=20)
@@ -152,7 +154,9 @@ def test_what_dropped_attributes_held_shows_at_earlier_instants() -> None:
 
 def test_a_name_that_means_another_attribute_now_keeps_its_fragments_apart() -> None:
     array = tz.create(
-        place(), tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "int32"), tz.Attr("b", "utf8")]), at=1
+        place(),
+        tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "int32"), tz.Attr("b", "utf8")]),
+        at=1,
     )
     array.write({"x": [1], "a": [1], "b": ["one"]}, at=10)
     array.evolve(drop=["b"], at=20)
@@ -171,9 +175,7 @@ def test_a_name_that_means_another_attribute_now_keeps_its_fragments_apart() -> 
 
 
 def test_cells_of_one_place_and_instant_keep_their_order() -> None:
-    array = tz.create(
-        place(), tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "int32")]), at=1
-    )
+    array = tz.create(place(), tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "int32")]), at=1)
     for value, at in ((1, 10), (2, 10), (3, 20)):
         array.write({"x": [1, 1 + value], "a": [value, value]}, at=at)
     before = all_shown(array.uri, (10, 20))

@@ -56,7 +56,9 @@ class _Rows:
     judged: NDArray[np.int64]  # which source's list of processed conditions speaks for it, -1 for none
     rank: NDArray[np.int64]  # of the fragment: later ones win at equal times
     origin: NDArray[np.int64]  # the row that an update made this one of, -1 for a stored one
-    group: NDArray[np.int64]  # equal for versions of one cell; computed only where an update or a purge asks for it
+    group: NDArray[
+        np.int64
+    ]  # equal for versions of one cell; computed only where an update or a purge asks for it
     absent: NDArray[np.int64]  # place in `missing`
 
     def __len__(self) -> int:
