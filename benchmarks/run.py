@@ -19,7 +19,7 @@ PREFACE = """# Performance
 Made by `make bench`; the numbers hold for the machine below and its load at the time. MB/s count unfiltered
 bytes, the best of several runs. "Bare" is the codec alone plus one copy into the column when decoding, or just a
 memory copy where there is no codec; "time by bare" is our time divided by that. One thread is measured in
-processor time, two threads by the clock.
+processor time, two threads by the clock: on a machine with a load of its own, only the former mean much.
 """
 
 
@@ -27,7 +27,7 @@ def machine() -> str:
     libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     return (
         f"{os.cpu_count()} cores ({platform.machine()}), {platform.system()}, "
-        f"Python {platform.python_version()}, {libraries}."
+        f"Python {platform.python_version()}, {libraries}; load {os.getloadavg()[0]:.1f} when it began."
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from terrazzo import errors, filters
-    from terrazzo.engine.array import Array, create, exists
+    from terrazzo.engine.array import Array, check, create, exists, repair
     from terrazzo.engine.array import open_array as open  # noqa: A004
     from terrazzo.engine.groups import Group
     from terrazzo.engine.infer import schema_of
@@ -34,11 +34,11 @@ __version__ = "0.1.0"
 __all__ = [
     "Array", "ArrayExistsError", "ArrayNotFoundError", "Attr", "ConflictError", "CorruptionError", "Datatype", "Dim",
     "Enumeration", "FormatError", "Group", "InvalidRequestError", "Schema", "StorageError", "TerrazzoError",
-    "UnsupportedFeatureError", "create", "errors", "exists", "filters", "open", "schema_of",
+    "UnsupportedFeatureError", "check", "create", "errors", "exists", "filters", "open", "repair", "schema_of",
 ]  # fmt: skip
 
 _HOMES = {
-    "Array": "engine.array", "create": "engine.array", "exists": "engine.array", "open": "engine.array",
+    "Array": "engine.array", "check": "engine.array", "repair": "engine.array", "create": "engine.array", "exists": "engine.array", "open": "engine.array",
     "Group": "engine.groups", "schema_of": "engine.infer",
     "Attr": "format.attribute", "Datatype": "format.datatypes", "Dim": "format.domain",
     "Enumeration": "format.enumeration", "Schema": "format.schema",

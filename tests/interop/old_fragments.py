@@ -15,7 +15,7 @@ import numpy as np
 
 from terrazzo.engine.columns import Column
 from terrazzo.engine.dense import to_tiles
-from terrazzo.engine.encode import _tile_bounds
+from terrazzo.engine.encode import tile_bounds
 from terrazzo.engine.order import argsort, sort_keys
 from terrazzo.format.attribute import Attr
 from terrazzo.format.bounds import BoundsTable, pack_bound
@@ -104,7 +104,7 @@ def write_old(
     boxes = (
         None
         if box is not None
-        else BoundsTable([_tile_bounds(cells[dim.name], starts) for dim in schema.dims])
+        else BoundsTable([tile_bounds(cells[dim.name], starts) for dim in schema.dims])
     )
     domain = box if boxes is None else boxes.whole()
     last = step if boxes is None else n - int(starts[-1])

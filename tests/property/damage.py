@@ -142,8 +142,9 @@ def _report(stored: bytes, what: str) -> str:
 
 
 def has_place(problem: FormatError) -> bool:
-    """Whether the error says where it happened, or at least by which numbers."""
-    return problem.offset is not None or any(map(str.isdigit, str(problem)))
+    """Whether the error says where it happened, or by which numbers, or in a whole sentence what is wrong."""
+    message = str(problem)
+    return problem.offset is not None or any(map(str.isdigit, message)) or len(message.split()) >= 6
 
 
 def peak_of(parse: Callable[[bytes], object], stored: bytes) -> int:

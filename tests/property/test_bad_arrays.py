@@ -63,7 +63,7 @@ class Specimen:
 
     store: FrozenStore
     schema: Schema
-    targets: tuple[str, ...]  # files of the newest fragment, and all that stand outside of fragments
+    targets: tuple[str, ...]  # files of one fragment, and all that stand outside of fragments
     cipher: Aes256Gcm | None = None
     verified: bool = False
 
@@ -177,6 +177,9 @@ def _consolidated(root: Path) -> None:
     for mode in ("fragments", "fragment_meta", "commits"):
         settings = {"sm.consolidation.mode": mode, "sm.consolidation.with_delete_meta": "true"}
         tiledb.consolidate(str(root), config=tiledb.Config(settings))
+        if mode == "fragments":  # a later one, so that there are footers to consolidate
+            with tiledb.open(str(root), "w", timestamp=50) as array:
+                array[np.arange(900, 905)] = {"a": np.arange(5), "s": np.array(["t"] * 5, dtype="O")}
 
 
 MAKERS: dict[str, Callable[[Path], None]] = {
@@ -196,9 +199,9 @@ def specimen(name: str) -> Specimen:
         store = FrozenStore.of_folder(root)
     cipher = CIPHER if name == "encrypted" else None
     taken = take_snapshot(store, WINDOW, cipher)
-    newest = taken.fragments[-1].key
+    chosen = max(taken.fragments, key=lambda each: (each.has_timestamps, each.order)).key
     targets = [
-        key for key, stored in store.files.items() if stored and ("__fragments" not in key or newest in key)
+        key for key, stored in store.files.items() if stored and ("__fragments" not in key or chosen in key)
     ]
     assert read(store, cipher).num_rows > 20
     return Specimen(store, taken.schema, tuple(targets), cipher, name in {"checksummed", "encrypted"})
@@ -344,6 +347,15 @@ def test_strings_that_claim_gigabytes_make_no_room(name: str) -> None:
 
         with limited_memory(1 << 30), pytest.raises(CorruptionError, match="cannot hold"):
             read(sound.store.damaged(key, damaged), sound.cipher, field)
+
+
+def test_a_damaged_footer_beside_its_fragment_is_passed_over() -> None:
+    sound = specimen("consolidated")
+    key = only(sound, ".meta")
+
+    damaged = changed(sound, key, lambda body: body[:-20])
+
+    assert read(damaged, None).equals(read(sound.store, None))
 
 
 def test_cells_that_libtiledb_deleted_and_consolidated_stay_deleted() -> None:

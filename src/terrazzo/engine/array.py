@@ -1,6 +1,6 @@
 """The object users hold. Every method is a few lines that call the engine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -62,6 +62,24 @@ def exists(uri: str, *, storage_options: Options | None = None) -> bool:
     return list_array(open_store(str(uri), storage_options)).is_array
 
 
+def check(uri: str, *, deep: bool = False, key: Any = None, storage_options: Options | None = None) -> Any:
+    """`Array.check`, for arrays that may not open."""
+    from terrazzo.engine.check import check_array  # noqa: PLC0415
+
+    return check_array(open_store(str(uri), storage_options), as_cipher(key), deep=deep)
+
+
+def repair(
+    uri: str, *, dry_run: bool = True, damaged_fragments: bool = False, key: Any = None,
+    storage_options: Options | None = None,
+) -> Any:  # fmt: skip
+    """`Array.repair`, for arrays that may not open."""
+    from terrazzo.engine.repair import repair_array  # noqa: PLC0415
+
+    store = open_store(str(uri), storage_options)
+    return repair_array(store, as_cipher(key), dry_run=dry_run, damaged_fragments=damaged_fragments)
+
+
 class Array:
     """A snapshot of an array. It shows its own writes at once, and those of others after `refresh()`."""
 
@@ -110,10 +128,13 @@ class Array:
     @property
     def meta(self) -> Metadata:
         """Key-value metadata, as a dict."""
-        return Metadata(
-            lambda: load_entries(self._store, self._view.snapshot.metadata_names, self._cipher),
-            self._put_metadata,
-        )
+        return Metadata(self._entries, self._put_metadata)
+
+    def _entries(self) -> Entries:
+        snapshot = self._view.snapshot
+        for problem in snapshot.metadata_problems:
+            raise problem
+        return load_entries(self._store, snapshot.metadata_names, self._cipher)
 
     def _put_metadata(self, entries: Entries) -> None:
         time_ms = self._next_time(None)
@@ -313,7 +334,7 @@ class Array:
         self._view = with_fragments(self._view, written)
 
     def evolve(
-        self, *, add: Sequence[Attr] = (), drop: Sequence[str] = (), extend_enum: Mapping[str, Any] | None = None,
+        self, *, add: Attr | Iterable[Attr] = (), drop: str | Iterable[str] = (), extend_enum: Mapping[str, Any] | None = None,
         add_enum: Mapping[str, Any] | None = None, expand_domain: Mapping[str, Any] | None = None,
         force: bool = False, at: object = None,
     ) -> None:  # fmt: skip
@@ -378,6 +399,48 @@ class Array:
 
         self._require_writable()
         report = vacuum(self._view, retain_ms=parse_age(retain), dry_run=dry_run)
+        if not dry_run:
+            self.refresh()
+        return report
+
+    def check(self, deep: bool = False) -> Any:
+        """What is wrong with the files, and where libtiledb would read something else; `deep` decodes every cell.
+        Nothing is changed. `terrazzo.check(uri)` looks at arrays that do not open."""
+        from terrazzo.engine.check import check_array  # noqa: PLC0415
+
+        return check_array(self._store, self._cipher, deep=deep)
+
+    def repair(self, dry_run: bool = True, *, damaged_fragments: bool = False) -> Any:
+        """Set aside what is torn, beside the array in `<uri>.quarantine`, and finish what was interrupted. No
+        committed cell goes, unless `damaged_fragments` gives up fragments that cannot be read.
+        A dry run tells what would be done. `terrazzo.repair(uri)` mends arrays that do not open."""
+        from terrazzo.engine.repair import repair_array  # noqa: PLC0415
+
+        self._require_writable()
+        report = repair_array(self._store, self._cipher, dry_run=dry_run, damaged_fragments=damaged_fragments)
+        if not dry_run:
+            self.refresh()
+        return report
+
+    def restore(self, at: object, *, memory: int | str = "1GiB") -> None:
+        """Show again the cells that the array showed at an instant, under one new commit: the history is kept. The
+        schema stays as it is now, and so does the metadata; attributes added since get their fill values."""
+        from terrazzo.engine.restore import restore  # noqa: PLC0415
+
+        at_ms = instant(at)
+        self._look_again()
+        self._view = restore(self._view, at_ms, self._next_time(None), parse_size(memory))
+
+    def delete_fragments(self, since: object = None, until: object = None, *, dry_run: bool = False) -> Any:
+        """Remove whole fragments whose times lie between two instants, both included, and with them their history.
+        A dry run tells which."""
+        from terrazzo.engine.removal import delete_fragments  # noqa: PLC0415
+
+        if since is None and until is None:
+            raise InvalidRequestError("say since= or until=; since=0 removes every fragment")
+        first = 0 if since is None else instant(since, "since")
+        last = FOREVER if until is None else instant(until, "until")
+        report = delete_fragments(self._everything(), first, last, dry_run=dry_run)
         if not dry_run:
             self.refresh()
         return report

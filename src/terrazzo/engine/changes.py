@@ -36,6 +36,8 @@ def changes(view: View, since_ms: int, until_ms: int) -> Any:
         raise InvalidRequestError("a dense array has no change feed; read it at both instants and compare")
     after = View(view.store, take_snapshot(view.store, Window(0, until_ms), view.cipher), view.cipher)
     before = View(view.store, take_snapshot(view.store, Window(0, since_ms), view.cipher), view.cipher)
+    for seen in (before, after):
+        seen.snapshot.require_sound()
     schema = after.schema
     before = before.following(replace(before.snapshot, schema=schema, schema_name=after.snapshot.schema_name))
     old, new = _cells(before, schema), _cells(after, schema)

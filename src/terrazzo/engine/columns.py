@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from terrazzo.engine.buffers import binaries, bools, numbers
@@ -75,6 +74,8 @@ class Column:
             validity[mask] = value is not None
         raw = b"" if value is None else value
         if self.offsets is not None:
+            import pyarrow.compute as pc  # noqa: PLC0415  # takes a while to import, and few need it
+
             replaced = pc.replace_with_mask(
                 self.binary(),
                 bools(mask),

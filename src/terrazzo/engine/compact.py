@@ -90,6 +90,8 @@ def consolidate_metadata(view: View) -> TimestampedName | None:
     """One file with all metadata, and a `.vac` that names those that it replaces. Removed keys stay removed: nothing
     older is left for them to come back from."""
     snapshot = take_snapshot(view.store, Window(0, FOREVER), view.cipher)
+    for problem in snapshot.metadata_problems:
+        raise problem
     names = snapshot.metadata_names
     if len(names) < 2:
         return None

@@ -57,6 +57,7 @@ from terrazzo.format.keys import (
 )
 from terrazzo.format.ledgers import Merge, pack_vac
 from terrazzo.format.schema import Schema
+from terrazzo.storage.base import Store
 
 _ABOUT_TO_MS = 600_000  # a commit follows its `.merge` at once, by far within ten minutes
 _SHARE = 6  # decoded cells, their merge, the sorted copy, the encoded tiles
@@ -312,13 +313,13 @@ def commit_consolidation(view: View, plan: ConsolidationPlan, created: Sequence[
             store.delete_folder(fragment.key)
         raise
     commit_fragments(store, [fragment.name for fragment in created])
-    finish_merge(view, first, merge_)
+    finish_merge(store, first, merge_)
 
 
-def finish_merge(view: View, name: TimestampedName, merge_: Merge) -> None:
+def finish_merge(store: Store, name: TimestampedName, merge_: Merge) -> None:
     """What remains to be done once the new fragments are committed."""
-    view.store.put(commit_key(name, CommitKind.VACUUM), pack_vac(merge_.replaced))
-    view.store.delete([merge_key(name)])
+    store.put(commit_key(name, CommitKind.VACUUM), pack_vac(merge_.replaced))
+    store.delete([merge_key(name)])
 
 
 def finish_merges(view: View, ledger: Ledger) -> bool:
@@ -327,7 +328,7 @@ def finish_merges(view: View, ledger: Ledger) -> bool:
     for key, each in ledger.merges:
         name = TimestampedName.parse(key.rpartition("/")[2].removesuffix(f".{MERGE_SUFFIX}"))
         if name is not None and all(created in ledger.writes for created in each.created):
-            finish_merge(view, name, each)
+            finish_merge(view.store, name, each)
             found = True
     return found
 

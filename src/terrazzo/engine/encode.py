@@ -85,7 +85,7 @@ def encode_sparse(
     n_cells = len(columns[schema.dims[0].name])
     starts = np.arange(0, n_cells, schema.capacity, dtype=np.int64)
     slots = Slots(len(schema.attrs), len(schema.dims), TIMESTAMPS in columns, DELETE_TIMESTAMPS in columns)
-    leaves = BoundsTable([_tile_bounds(columns[dim.name], starts) for dim in schema.dims])
+    leaves = BoundsTable([tile_bounds(columns[dim.name], starts) for dim in schema.dims])
     footer = _footer(schema_name, slots, dense=False, domain=leaves.whole(), n_tiles=len(starts),
                      last=n_cells - int(starts[-1]))  # fmt: skip
     return _encode(name, schema, footer, RTree(leaves), columns, starts, None, processed, cipher)
@@ -256,7 +256,7 @@ def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
-def _tile_bounds(column: Column, starts: Starts) -> tuple[NDArray[Any], NDArray[Any]]:
+def tile_bounds(column: Column, starts: Starts) -> tuple[NDArray[Any], NDArray[Any]]:
     if column.offsets is None:
         return np.minimum.reduceat(column.values, starts), np.maximum.reduceat(column.values, starts)
     import pyarrow.compute as pc  # noqa: PLC0415

@@ -50,7 +50,7 @@ def _check_labels(schema: Schema) -> None:
 
 
 def evolve(
-    view: View, time_ms: int, *, add: Iterable[Attr] = (), drop: Iterable[str] = (),
+    view: View, time_ms: int, *, add: Attr | Iterable[Attr] = (), drop: str | Iterable[str] = (),
     extend_enum: Mapping[str, Any] | None = None, add_enum: Mapping[str, Any] | None = None,
     expand_domain: Mapping[str, Any] | None = None, force: bool = False,
 ) -> View:  # fmt: skip
@@ -61,6 +61,8 @@ def evolve(
         raise InvalidRequestError(
             f"at={time_ms} is not after the present schema, which is of {newest.end_ms}; nobody would see the change"
         )
+    add = [add] if isinstance(add, Attr) else list(add)
+    drop = [drop] if isinstance(drop, str) else list(drop)
     enums, files = dict(schema.enums), dict(schema.enum_files)
     for name, values in (add_enum or {}).items():
         if name in enums:
@@ -80,11 +82,11 @@ def evolve(
         attrs.append(attr)
     for name in drop:
         schema.attr(name)
-        if not force:
-            _check_untested(view, name)
         attrs = [attr for attr in attrs if attr.name != name]
     if not attrs:
         raise InvalidRequestError("an array keeps at least one attribute")
+    for name in () if force else drop:
+        _check_untested(view, name)
     current = _expanded(schema, expand_domain)
     if (attrs, enums, current) == (list(schema.attrs), schema.enums, schema.current_domain):
         raise InvalidRequestError("nothing to change: give add, drop, extend_enum, add_enum or expand_domain")

@@ -166,7 +166,7 @@ class Sections:
                 stored = memoryview(self._file)[start : None if size is None else start + size]
             else:
                 end = self.store.size(self.key) if size is None else start + size
-                if end < start:
+                if not start <= end < 1 << 62:
                     raise CorruptionError(f"section {section.name} begins at byte {start} of {end}")
                 stored = memoryview(self.store.get_ranges(self.key, [(start, end - start)])[0])
             # Behind the last section stands the footer, and who knows neither's size takes both.

@@ -228,7 +228,8 @@ def _number_values(array: Any, datatype: Datatype) -> NDArray[Any]:
 def _fixed_lists(array: Any, field: Field, single: Any, validity: Mask | None) -> Column:
     lists = _cast(array, pa.list_(single, field.cell_val_num), field)
     if lists.null_count:  # the values under a null may be anything, but they must be there
-        lists = lists.fill_null(pa.scalar([0] * field.cell_val_num, lists.type))
+        zero = False if single == pa.bool_() else 0
+        lists = lists.fill_null(pa.scalar([zero] * field.cell_val_num, lists.type))
     values = _number_values(_items(lists, field), field.datatype)
     return Column(values.reshape(-1, field.cell_val_num), None, validity)
 

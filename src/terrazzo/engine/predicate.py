@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from terrazzo.engine.buffers import binaries, binary
@@ -101,7 +100,7 @@ def evaluate(predicate: Predicate, columns: Columns, schema: Schema, n: int) -> 
             return ~validity if is_null else validity.copy()
         case Test(op, name, value, members):
             column, field = columns[name], schema.field(name)
-            mask = compare(column, field, op, value, members)
+            mask = compare(column, field, op, value, _with_both_zeros(members, field))
             if field.datatype.is_float and op in {Op.NE, Op.NOT_IN}:
                 mask &= ~np.isnan(column.values)
             return mask
@@ -121,9 +120,9 @@ _NUMPY: dict[Op, Callable[[Any, Any], Any]] = {
     Op.LT: np.less, Op.LE: np.less_equal, Op.GT: np.greater, Op.GE: np.greater_equal,
     Op.EQ: np.equal, Op.NE: np.not_equal,
 }  # fmt: skip
-_ARROW: dict[Op, Callable[[Any, Any], Any]] = {
-    Op.LT: pc.less, Op.LE: pc.less_equal, Op.GT: pc.greater, Op.GE: pc.greater_equal,
-    Op.EQ: pc.equal, Op.NE: pc.not_equal,
+_ARROW = {
+    Op.LT: "less", Op.LE: "less_equal", Op.GT: "greater", Op.GE: "greater_equal",
+    Op.EQ: "equal", Op.NE: "not_equal",
 }  # fmt: skip
 
 
@@ -149,9 +148,21 @@ def _compare_numbers(
     dtype = field.datatype.dtype
     if members is not None:
         wanted = np.array([number_of(member, field) for member in members], dtype)
+        if dtype.kind == "f":
+            # Quirk: libtiledb looks floats up by their bytes, so a set holds 0.0 without -0.0, and NaN.
+            bits = f"<u{dtype.itemsize}"
+            values, wanted = np.ascontiguousarray(values).view(bits), wanted.view(bits)
         mask = np.isin(values, wanted)
         return mask if op is Op.IN else ~mask
     return np.asarray(_NUMPY[op](values, dtype.type(number_of(value, field))))
+
+
+def _with_both_zeros(members: tuple[bytes, ...] | None, field: Field) -> tuple[bytes, ...] | None:
+    """A set of floats as SQL means it, for who looks members up by their bytes."""
+    if members is None or not field.datatype.is_float:
+        return members
+    zeros = tuple(np.array(zero, field.datatype.dtype).tobytes() for zero in (0.0, -0.0))
+    return tuple(dict.fromkeys((*members, *zeros))) if set(zeros) & set(members) else members
 
 
 def number_of(value: bytes, field: Field) -> Any:
@@ -175,11 +186,13 @@ def _compare_bytes(
             .cast(pa.binary())
             .cast(pa.large_binary())
         )
+    import pyarrow.compute as pc  # noqa: PLC0415  # takes a while to import, and few need it
+
     if members is not None:
         found = pc.is_in(cells, value_set=binaries(members))
         mask = np.asarray(found.to_numpy(zero_copy_only=False))
         return mask if op is Op.IN else np.asarray(~mask)
-    return np.asarray(_ARROW[op](cells, binary(value)).to_numpy(zero_copy_only=False))
+    return np.asarray(getattr(pc, _ARROW[op])(cells, binary(value)).to_numpy(zero_copy_only=False))
 
 
 # -- predicates and stored conditions ------------------------------------------------------------------
@@ -210,7 +223,7 @@ def to_condition(predicate: Predicate, schema: Schema) -> Condition:
                     return Compare(Op.IN if op is Op.EQ else Op.NOT_IN, name, members=(value,))
             elif members is not None and len(members) == 1:
                 return Compare(Op.EQ if op is Op.IN else Op.NE, name, members[0])
-            return Compare(op, name, value, members)
+            return Compare(op, name, value, _with_both_zeros(members, schema.field(name)))
         case NullTest(name, is_null):
             never = _never(schema.field(name))
             return never if is_null else negate(never)

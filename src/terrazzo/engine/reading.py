@@ -1,6 +1,6 @@
 """Reads as users make them: tables, batches under a memory budget, counts, and what a read would cost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -28,14 +28,14 @@ _SHARE = 4  # a task holds stored bytes, decoded columns, masks and the result a
 def read_table(view: View, request: Request) -> Any:
     """All cells of a request as one table."""
     view.snapshot.require_sound()
-    found: list[dict[str, Column]]
+    found: Iterable[dict[str, Column]]
     if view.schema.dense:
-        found = list(_dense_columns(view, request, _READ_TASK))
+        found = _dense_columns(view, request, _READ_TASK)
     else:
         plan = plan_scan(view, request, _READ_TASK)
-        found = [columns for task in plan.tasks for columns in scan_columns(view, plan.request, task)]
-    if request.order is not None and found:
-        found = [ordered(joined(found), view.schema, request.order)]
+        found = (columns for task in plan.tasks for columns in scan_columns(view, plan.request, task))
+    if request.order is not None and (parts := list(found)):
+        found = [ordered(joined(parts), view.schema, request.order)]
     batches = [batch for columns in found for batch in to_batches(columns, request.columns, view.schema)]
     return pa.Table.from_batches(batches, result_schema(request.columns, view.schema))
 

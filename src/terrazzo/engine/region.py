@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from terrazzo.engine.buffers import binaries, binary
@@ -125,6 +124,8 @@ def _inside(ranges: Ranges, column: Column) -> Mask:
 
 
 def _strings_inside(ranges: Ranges, column: Column) -> Mask:
+    import pyarrow.compute as pc  # noqa: PLC0415  # takes a while to import, and few need it
+
     cells = column.binary()
     points = [a for a, b in ranges if a is not None and a == b]
     mask = np.zeros(len(column), bool)

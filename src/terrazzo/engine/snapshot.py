@@ -6,7 +6,9 @@ in the window, and a footer for each visible fragment that no `.meta` tells of.
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -17,6 +19,7 @@ from terrazzo.errors import (
     CorruptionError,
     FormatError,
     MissingObjectError,
+    TerrazzoError,
 )
 from terrazzo.format import keys, versions
 from terrazzo.format.commits import Commit, DeleteCommit, UpdateCommit
@@ -98,7 +101,7 @@ class Listed:
         return bool(self.schemas) or keys.SCHEMA_FILE in self.root
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ledger:
     """What the commit files say, all times included."""
 
@@ -111,6 +114,17 @@ class Ledger:
         tuple[str, Merge], ...
     ] = ()  # by key: consolidations that were not finished, or are at work
     problems: tuple[FormatError, ...] = ()
+    holders: Mapping[str, str] = field(default_factory=dict)  # the .con that a payload stands in, by marker
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Fragments that are committed, or were until a consolidation replaced them."""
+        found = set(self.writes)
+        waiting = list(self.superseded)
+        while told := [(name, lines) for name, lines in waiting if keys.fragment_key(name) in found]:
+            found.update(key for _, lines in told for key in lines)
+            waiting = [item for item in waiting if item not in told]
+        return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +137,8 @@ class Snapshot:
     conditions: tuple[StoredCondition, ...]
     metadata_names: tuple[TimestampedName, ...]
     newest_ms: int
-    problems: tuple[FormatError, ...] = ()
+    problems: tuple[TerrazzoError, ...] = ()
+    metadata_problems: tuple[FormatError, ...] = ()
 
     def require_sound(self) -> None:
         """Raise what is wrong with the commit files: cells that they speak of cannot be told."""
@@ -206,8 +221,11 @@ def _snapshot(
     schema = with_enumerations(store, schemas[name], cipher)
     schemas[name] = schema
     ledger = read_ledger(store, listed)
-    fragments = _fragments(store, listed, ledger, window, schemas, cipher, known, dense=schema.dense)
+    fragments, gone = _fragments(store, listed, ledger, window, schemas, cipher, known, dense=schema.dense)
+    if gone and not last:
+        raise gone[0]
     conditions, problems = _conditions(store, ledger, window, cipher, known)
+    metadata_names, metadata_problems = _metadata_names(store, listed, window)
     if not last:
         _check_fields(conditions, schemas)
     return Snapshot(
@@ -217,10 +235,22 @@ def _snapshot(
         schemas=schemas,
         fragments=fragments,
         conditions=conditions,
-        metadata_names=_metadata_names(store, listed, window),
+        metadata_names=metadata_names,
         newest_ms=_newest(listed),
-        problems=(*ledger.problems, *problems),
+        problems=(*_in_window(ledger.problems, window, dense=schema.dense), *gone, *problems),
+        metadata_problems=metadata_problems,
     )
+
+
+def _in_window(problems: tuple[FormatError, ...], window: Window, *, dense: bool) -> list[FormatError]:
+    """Problems that matter: what a consolidation replaced is of no interest before there was anything to replace."""
+    kept = []
+    for problem in problems:
+        stem, _, suffix = (problem.key or "").rpartition("/")[2].rpartition(".")
+        name = TimestampedName.parse(stem) if suffix in {CommitKind.VACUUM, keys.MERGE_SUFFIX} else None
+        if name is None or window.shows(name, dense=dense):
+            kept.append(problem)
+    return kept
 
 
 def _check_fields(conditions: tuple[StoredCondition, ...], schemas: Mapping[str, Schema]) -> None:
@@ -328,6 +358,7 @@ def read_ledger(store: Store, listed: Listed) -> Ledger:
     writes: dict[str, TimestampedName] = {}
     in_con: set[str] = set()
     payloads: dict[str, bytes] = {}
+    holders: dict[str, str] = {}
     conditions: dict[str, Commit] = {}
     for con, (records, problem) in _contents(store, by_kind[CommitKind.CONSOLIDATED], salvage_con, problems):
         if problem is not None:
@@ -340,6 +371,7 @@ def read_ledger(store: Store, listed: Listed) -> Ledger:
                     writes[commit.fragment_key] = record.name
             elif isinstance(record, (DeleteRecord, UpdateRecord)):
                 payloads.setdefault(commit.key, record.payload)
+                holders.setdefault(commit.key, con.key)
                 conditions.setdefault(commit.key, commit)
     for commit in (*by_kind[CommitKind.WRITE], *by_kind[CommitKind.OK]):
         writes[commit.fragment_key] = commit.name
@@ -361,6 +393,7 @@ def read_ledger(store: Store, listed: Listed) -> Ledger:
         superseded,
         _merges(store, listed, problems),
         tuple(problems),
+        holders,
     )
 
 
@@ -431,22 +464,31 @@ def visible_names(ledger: Ledger, window: Window, *, dense: bool) -> list[Timest
 def _fragments(
     store: Store, listed: Listed, ledger: Ledger, window: Window, schemas: dict[str, Schema],
     cipher: Aes256Gcm | None, known: Snapshot | None, *, dense: bool,
-) -> tuple[Fragment, ...]:  # fmt: skip
+) -> tuple[tuple[Fragment, ...], list[ConflictError]]:  # fmt: skip
+    """The fragments, and for each that is committed but gone, the error that tells so."""
     names = visible_names(ledger, window, dense=dense)
     seen = {fragment.name: fragment for fragment in known.fragments} if known else {}
     footers = consolidated_footers(store, listed, cipher) if not seen.keys() >= set(names) else {}
 
-    def load(name: TimestampedName) -> Fragment | None:
+    def load(name: TimestampedName) -> Fragment | ConflictError | None:
         if name in seen:
             return seen[name]
         stored = footers.get(str(name))
         if stored is not None:
-            return of_footer(name, stored, schemas)
+            with suppress(FormatError):  # then the fragment's own file has the word
+                return of_footer(name, stored, schemas)
         if name.version is None and not _has_metadata(store, name):
             return None
-        return load_fragment(store, name, schemas, cipher)
+        try:
+            return load_fragment(store, name, schemas, cipher)
+        except ConflictError as problem:
+            return problem
 
-    return tuple(fragment for fragment in parallel(load, names) if fragment is not None)
+    loaded = parallel(load, names)
+    return (
+        tuple(fragment for fragment in loaded if isinstance(fragment, Fragment)),
+        [problem for problem in loaded if isinstance(problem, ConflictError)],
+    )
 
 
 def _has_metadata(store: Store, name: TimestampedName) -> bool:
@@ -487,7 +529,7 @@ def _conditions(
             stored = ledger.payloads[commit.key] if commit.key in ledger.payloads else store.get(commit.key)
             return load_condition(commit, stored, cipher)
         except FormatError as problem:
-            return problem.at_key(f"{store.uri}/{commit.key}")
+            return problem.at_key(f"{store.uri}/{ledger.holders.get(commit.key, commit.key)}")
 
     loaded = parallel(load, wanted)
     return (
@@ -502,18 +544,23 @@ def load_condition(commit: Commit, stored: bytes, cipher: Aes256Gcm | None) -> S
     return StoredCondition(commit, kind.unpack(body))
 
 
-def _metadata_names(store: Store, listed: Listed, window: Window) -> tuple[TimestampedName, ...]:
+def _metadata_names(
+    store: Store, listed: Listed, window: Window
+) -> tuple[tuple[TimestampedName, ...], tuple[FormatError, ...]]:
     names = {name: TimestampedName.parse(name) for name in listed.metadata if not name.endswith(".vac")}
     hidden: set[str] = set()
+    problems: list[FormatError] = []
     for name in listed.metadata:
         stem = name.removesuffix(".vac")
         parsed = TimestampedName.parse(stem)
         if stem != name and parsed is not None and window.contains(parsed):
-            hidden.update(
-                key.rpartition("/")[2] for key in unpack_vac(store.get(f"{keys.METADATA_FOLDER}/{name}"))
-            )
+            key = f"{keys.METADATA_FOLDER}/{name}"
+            try:
+                hidden.update(line.rpartition("/")[2] for line in unpack_vac(store.get(key)))
+            except FormatError as problem:
+                problems.append(problem.at_key(f"{store.uri}/{key}"))
     shown = [p for n, p in names.items() if p is not None and n not in hidden and window.contains(p)]
-    return tuple(sorted(shown, key=lambda name: name.order))
+    return tuple(sorted(shown, key=lambda name: name.order)), tuple(problems)
 
 
 def _newest(listed: Listed) -> int:

@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from terrazzo.engine.arrow import arrow_type
 from terrazzo.engine.clock import new_name
 from terrazzo.engine.columns import Column
 from terrazzo.engine.commit import (
@@ -22,13 +20,14 @@ from terrazzo.engine.commit import (
 )
 from terrazzo.engine.delete import plan_delete
 from terrazzo.engine.dense import Box, coordinates, read_box, shape_of, tile_box, tiles_of
-from terrazzo.engine.intake import from_arrow
+from terrazzo.engine.intake import exact_counts
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.predicate import FALSE, All, NullTest, Predicate, Some, evaluate, fields_of, to_condition
 from terrazzo.engine.region import everything
 from terrazzo.engine.session import check_names, reaching, with_change
 from terrazzo.engine.snapshot import StoredCondition
 from terrazzo.engine.sparse import joined, scan_columns
+from terrazzo.engine.tables import columns_of, table_of
 from terrazzo.engine.view import View
 from terrazzo.engine.write import dense_fragment, sparse_fragment
 from terrazzo.errors import InvalidRequestError
@@ -61,25 +60,29 @@ def _cell(name: str, value: Any, schema: Schema) -> bytes | None:
         if not attr.nullable:
             raise InvalidRequestError(f"attribute {name!r} is not nullable; set a value, not None")
         return None
+    moments = _moments(value, attr)
+    if moments is not None:
+        return exact_counts(moments, attr.datatype, f"attribute {name!r}").tobytes()
+    if isinstance(value, np.generic):
+        cells: Any = np.array([value])
+    else:
+        cells = [value.tolist() if isinstance(value, np.ndarray) else value]
     try:
-        array = pa.array([value]) if attr.enum else _one(value, attr, schema)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
-        reason = str(problem).splitlines()[0]
-        raise InvalidRequestError(
-            f"{value!r} does not fit attribute {name!r} ({attr.datatype.name}): {reason}"
-        ) from None
-    column = from_arrow(array, attr, schema)
+        column = columns_of(table_of({name: cells}, schema), schema, [name])[name]
+    except InvalidRequestError as problem:
+        raise InvalidRequestError(f"{name!r} cannot be set to {value!r}: {problem}") from None
     return column.values.tobytes()
 
 
-def _one(value: Any, attr: Attr, schema: Schema) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item() if not isinstance(value, np.datetime64) else value
-    kind = arrow_type(attr, schema)
-    try:
-        return pa.array([value], kind)
-    except (pa.ArrowException, TypeError):
-        return pa.array([value])  # from_arrow casts what can be cast without loss
+def _moments(value: Any, attr: Attr) -> Any:
+    """numpy's dates and spans, of which Arrow does not have all units; None for anything else."""
+    items = value if isinstance(value, (list, tuple, np.ndarray)) else [value]
+    kind = np.datetime64 if attr.datatype.is_datetime else np.timedelta64 if attr.datatype.is_time else None
+    if kind is None or not len(items) or not all(isinstance(item, kind) for item in items):
+        return None
+    nested = items is value
+    fits = nested if attr.is_var else (len(items) == attr.cell_val_num and nested == (attr.cell_val_num > 1))
+    return np.asarray(items) if fits else None
 
 
 def storable(where: Predicate, values: Values, schema: Schema) -> bool:

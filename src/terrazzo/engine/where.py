@@ -153,6 +153,10 @@ class _Binder:
         tests = [compare_with(field, Op.EQ, value, self.schema) for value in values]
         # A value that the field cannot hold is in no cell.
         members = dict.fromkeys(test.value for test in tests if isinstance(test, Test))
+        if field.datatype.is_float:
+            for raw in list(members):
+                if not any(raw[:-1]) and raw[-1] in {0, 0x80}:  # one zero means both, and sets go by bytes
+                    members |= dict.fromkeys((raw[:-1] + b"\0", raw[:-1] + b"\x80"))
         if not members:
             return not_null(field) if negated else FALSE
         return _members(field.name, tuple(members), negated=negated)

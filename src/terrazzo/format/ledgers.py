@@ -187,7 +187,7 @@ def pack_vac(keys: Iterable[str]) -> bytes:
 
 def unpack_vac(stored: Bytes) -> tuple[str, ...]:
     """Keys relative to the array, wherever it stood when a line with a whole URI was written."""
-    return tuple(_superseded(line, start) for start, line in _lines(stored))
+    return tuple(_superseded(line, start) for start, line in _lines(stored, closed=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class Merge:
     def unpack(cls, stored: Bytes) -> Self:
         created: list[str] = []
         replaced: list[str] = []
-        for start, line in _lines(stored):
+        for start, line in _lines(stored, closed=True):
             if line[:1] not in {"+", "-"} or len(line) < 2:
                 raise CorruptionError(
                     f"{line[:80]!r} tells neither what is new nor what is replaced", offset=start
@@ -227,8 +227,12 @@ def _superseded(line: str, start: int) -> str:
     return f"{folder}/{name}" if folder in {FRAGMENT_FOLDER, METADATA_FOLDER} else name
 
 
-def _lines(stored: Bytes) -> Iterator[tuple[int, str]]:
+def _lines(stored: Bytes, *, closed: bool = False) -> Iterator[tuple[int, str]]:
+    """Lines and where they start. `closed` ones must end: half a name of a fragment can be the name of another."""
     content, position = bytes(stored), 0
+    if closed and content and not content.endswith(b"\n"):
+        start = content.rfind(b"\n") + 1
+        raise CorruptionError(f"the line {content[start:][:80]!r} is cut off", offset=start)
     while position < len(content):
         start = position
         line, position = _line(content, start)

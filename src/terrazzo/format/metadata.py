@@ -123,6 +123,8 @@ class MetadataValue:
 
 def put(key: str, value: object) -> "dict[str, MetadataValue | None]":
     """The entries that set `key`: its value, and tombstones where another kind of value may have been."""
+    if not isinstance(key, str):
+        raise InvalidRequestError(f"metadata keys are text, not {type(key).__name__}")
     if key.startswith((FLAT_PREFIX, SHAPE_PREFIX)):
         raise InvalidRequestError(
             f"{key!r}: keys that begin with {FLAT_PREFIX} or {SHAPE_PREFIX} are reserved"

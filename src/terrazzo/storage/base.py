@@ -57,6 +57,11 @@ class Store(Protocol):
         """The root, for messages and for opening the store again; without credentials."""
         ...
 
+    def beside(self, suffix: str) -> "Store":
+        """The store whose root is this one's with `suffix` behind its name: a place of the same kind, with the
+        same credentials, that is no part of this one."""
+        ...
+
     def get(self, key: str) -> bytes: ...
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Buffers:

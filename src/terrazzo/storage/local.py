@@ -59,6 +59,9 @@ class LocalStore:
     def __reduce__(self) -> tuple[type["LocalStore"], tuple[str]]:
         return LocalStore, (self._root,)
 
+    def beside(self, suffix: str) -> "LocalStore":
+        return LocalStore(f"{self._root}{suffix}")
+
     def get(self, key: str) -> bytes:
         with self._opened(key) as (fd, size):
             return bytes(_read(fd, 0, size))

@@ -127,6 +127,9 @@ class ObstoreStore:
     def __reduce__(self) -> tuple[Any, ...]:
         return open_store, (self.uri, dict(self._options))
 
+    def beside(self, suffix: str) -> "ObstoreStore":
+        return ObstoreStore(self._objects, self._base, f"{self._root}{suffix}", self._options)
+
     def get(self, key: str) -> bytes:
         with self._asking(key):
             return obstore.get(self._objects, self._path(key)).bytes().to_bytes()

@@ -59,6 +59,9 @@ class WrappedStore:
         # What a wrapper was made of, not what it has seen since: that belongs to this process.
         return type(self), tuple(getattr(self, item.name) for item in fields(self) if item.init)
 
+    def beside(self, suffix: str) -> "WrappedStore":
+        return _Beside(self.inner.beside(suffix), self)
+
     def get(self, key: str) -> bytes:
         with self._request("get", key) as sizes:
             data = self.inner.get(key)
@@ -129,6 +132,19 @@ class WrappedStore:
         sizes: _Sizes = []
         yield sizes
         self.after(request, sum(sizes))
+
+
+@dataclass(eq=False)
+class _Beside(WrappedStore):
+    """A store beside a wrapped one: its requests are the other's too."""
+
+    other: WrappedStore
+
+    def before(self, request: Request) -> None:
+        self.other.before(request)
+
+    def after(self, request: Request, n_bytes: int) -> None:
+        self.other.after(request, n_bytes)
 
 
 @dataclass(eq=False)

@@ -3,10 +3,11 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from differential.history import Delete, Query, Test, Window
-from differential.libtiledb import Libtiledb
 
 import terrazzo as tz
+from differential import terrazzo_actor
+from differential.history import Delete, Member, Query, Test, Window
+from differential.libtiledb import Libtiledb
 from terrazzo.format.condition import Op
 
 
@@ -61,3 +62,73 @@ def cells(array: tz.Array) -> list:
 def theirs(uri: str) -> list:
     found = Libtiledb().look(uri, tz.open(uri).schema, Window(), [Query(("x", "a"), layout="row-major")])
     return found["cells"][0]["a"]
+
+
+def test_infinities_are_written_without_a_warning(tmp_path):
+    schema = tz.Schema(
+        [tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "float64"), tz.Attr("b", "float32")], capacity=3
+    )
+    array = tz.create(str(tmp_path / "a"), schema)
+    endless = [float("inf"), float("-inf"), 1.0, 1e308]
+    array.write({"x": range(4), "a": endless, "b": np.array([3e38, float("inf"), float("-inf"), 3e38], "f4")})
+
+    assert numbers(array.read(), "a") == endless
+
+
+def test_a_set_holds_both_zeros_and_a_stored_one_only_its_bytes(tmp_path):
+    uri = str(tmp_path / "a")
+    schema = tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "float64")])
+    array = tz.create(uri, schema)
+    zeros = [np.array(zero, "<f8").tobytes() for zero in (0.0, -0.0)]
+    array.write({"x": range(4), "a": [0.0, -0.0, 1.0, 2.0]}, at=10)
+
+    assert (
+        numbers(array.read(where="a in (0, 1)"), "a")
+        == numbers(array.read(where="a in (-0.0, 1)"), "a")
+        == [0, 0, 1]
+    )
+    Libtiledb().delete(
+        uri, Delete(20, schema, Member(Op.IN, "a", (zeros[0], np.array(2.0, "<f8").tobytes())))
+    )
+    assert str(cells(array.refresh())) == "[-0.0, 1.0]"
+    assert theirs(uri) == [zeros[1], np.array(1.0, "<f8").tobytes()]
+    array.delete("a in (0, 7)", at=30)
+    assert cells(array) == [1.0]
+    assert theirs(uri) == [np.array(1.0, "<f8").tobytes()]
+
+
+@pytest.mark.parametrize(
+    "datatype", ["bool", "int8", "datetime64[D]", "datetime64[us]", "timedelta64[s]", "float32"]
+)
+def test_a_null_stands_for_several_values_of_any_type(tmp_path, datatype):
+    attr = tz.Attr("a", datatype, values_per_cell=2, nullable=True)
+    array = tz.create(str(tmp_path / "a"), tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [attr]))
+    single = tz.open(str(tmp_path / "a")).read().schema.field("a").type.value_type
+    array.write(
+        {
+            "x": [1, 2],
+            "a": pa.array([[1, 0] if datatype != "bool" else [True, False], None], pa.list_(single, 2)),
+        }
+    )
+
+    assert numbers(array.read(), "a")[1] is None
+    assert len(numbers(array.read(), "a")[0]) == 2
+
+
+@pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"])
+def test_an_update_takes_dates_of_every_unit(tmp_path, unit):
+    attrs = [tz.Attr("a", f"datetime64[{unit}]"), tz.Attr("b", f"datetime64[{unit}]", values_per_cell=2)]
+    attrs.append(tz.Attr("c", f"datetime64[{unit}]", var=True))
+    array = tz.create(str(tmp_path / "a"), tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], attrs))
+    first, second = np.datetime64(3, unit), np.datetime64(-3, unit)
+    zeros = {"x": [bytes(4)], "a": [bytes(8)], "b": [bytes(16)], "c": [bytes(8)]}
+    array.write(terrazzo_actor.as_table(zeros, array.schema))
+    array.update({"a": first, "b": [first, second], "c": [second, second, first]})
+
+    (row,) = look(array, Query(("a", "b", "c")))
+    assert row == tuple(np.array(counts, "<i8").tobytes() for counts in ([3], [3, -3], [-3, -3, 3]))
+
+
+def look(array: tz.Array, query: Query) -> list:
+    found = terrazzo_actor.look(array, array.schema, query)
+    return list(zip(*found.values(), strict=True))

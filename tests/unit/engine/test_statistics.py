@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from terrazzo.engine.columns import Column
-from terrazzo.engine.statistics import add_statistics
+from terrazzo.engine.statistics import Kind, tile_statistics, with_statistics
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.fragment_file import SlotMetadata
 from terrazzo.format.sections import unpack_sums
@@ -13,7 +13,8 @@ MOST, LEAST = 2**63 - 1, -(2**63)
 def sums(values: list, datatype: Datatype, tile: int) -> tuple[list, object]:
     column = Column(np.array(values, datatype.dtype))
     starts = np.arange(0, len(values), tile)
-    slot = add_statistics(SlotMetadata(), column, starts, datatype, 1)
+    kept = Kind(datatype, 1, nullable=False, extremes=True)
+    slot = with_statistics(SlotMetadata(), [tile_statistics(column, starts, kept)], kept)
     kind = np.dtype("<f8") if datatype.is_float else np.dtype("<u8" if datatype.is_unsigned else "<i8")
     return unpack_sums(slot.sums, kind).tolist(), np.frombuffer(slot.statistics.total, kind)[0].item()
 

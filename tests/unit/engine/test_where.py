@@ -337,7 +337,22 @@ def test_a_condition_selects_just_its_rows(text: str, array: tz.Array, overlappi
 DELICATE = re.compile(r"\b(n|w|v|tag|kind|flag|t|code|raw|sample)\b")
 
 
-@pytest.mark.parametrize("text", [text for text in CONDITIONS if DELICATE.search(text)])
+ORDERED_CODE = re.compile(r"code [<>]")
+
+
+@pytest.mark.parametrize("text", [text for text in CONDITIONS if ORDERED_CODE.search(text)])
+def test_characters_of_a_fixed_length_are_not_deleted_by_their_order(text: str, uri: str) -> None:
+    a = tz.create(uri, SCHEMA)
+    a.write(ROWS)
+
+    with pytest.raises(tz.InvalidRequestError, match="delete with = or IN instead"):
+        a.delete(text)
+    assert a.count() == 6
+
+
+@pytest.mark.parametrize(
+    "text", [text for text in CONDITIONS if DELICATE.search(text) and not ORDERED_CODE.search(text)]
+)
 def test_deleting_what_a_condition_selects_leaves_the_rest(text: str, uri: str) -> None:
     a = tz.create(uri, SCHEMA)
     a.write(ROWS)

@@ -11,15 +11,15 @@ generic tiles name it.
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from terrazzo.errors import CorruptionError, InvalidRequestError
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, few, joined
 from terrazzo.format.wire import Bytes, Cursor
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _COUNTS = struct.Struct("<II")
 _ENTRY = struct.Struct("<II12s16s")
@@ -45,7 +45,7 @@ class Aes256Gcm:
         return Datatype.BLOB
 
     def encode(self, parts: Parts, element: Element) -> Parts:  # noqa: ARG002
-        cipher = AESGCM(self.key)
+        cipher = _aesgcm(self.key)
         block, texts = [_COUNTS.pack(len(parts.metadata), len(parts.data))], []
         for part in (*parts.metadata, *parts.data):
             if len(part) > _LARGEST:
@@ -65,7 +65,7 @@ class Aes256Gcm:
         few(n_metadata + n_data, "encrypted parts")
         entries = list(_ENTRY.iter_unpack(cursor.take((n_metadata + n_data) * _ENTRY.size)))
         cursor.expect_end()
-        cipher, data = AESGCM(self.key), Cursor(joined(parts.data))
+        cipher, data = _aesgcm(self.key), Cursor(joined(parts.data))
         pieces = [_opened(cipher, data, *entry) for entry in entries]
         data.expect_end()
         metadata = joined(tuple(pieces[:n_metadata]))
@@ -83,7 +83,15 @@ class Aes256Gcm:
         raise CorruptionError("a pipeline names encryption where there is none")
 
 
-def _opened(cipher: AESGCM, data: Cursor, plain_size: int, size: int, nonce: bytes, tag: bytes) -> Bytes:
+def _aesgcm(key: bytes) -> "AESGCM":
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  # few arrays are encrypted
+
+    return AESGCM(key)
+
+
+def _opened(cipher: "AESGCM", data: Cursor, plain_size: int, size: int, nonce: bytes, tag: bytes) -> Bytes:
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+
     if plain_size != size:
         raise CorruptionError(f"{size} encrypted bytes for {plain_size}; they are as many")
     try:

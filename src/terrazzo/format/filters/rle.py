@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from terrazzo.errors import CorruptionError, InvalidRequestError
@@ -63,6 +62,8 @@ class Rle(LevelOption):
         return size + 2 * (size // element.cell_size) + 8 + 8 * MOST_PARTS
 
     def encode_strings(self, data: Bytes, offsets: NDArray[np.uint64]) -> Parts:
+        import pyarrow.compute as pc  # noqa: PLC0415  # takes a while to import, and few need it
+
         runs = pc.run_end_encode(arrow_of(data, offsets), run_end_type="int64")
         lengths = np.diff(runs.run_ends.to_numpy(), prepend=0)
         bounds, content = bounds_and_bytes(runs.values)
