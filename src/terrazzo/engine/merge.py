@@ -11,6 +11,7 @@ applies it to everything written up to its own time.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,9 @@ class _Rows:
     judged: NDArray[np.int64]  # which source's list of processed conditions speaks for it, -1 for none
     rank: NDArray[np.int64]  # of the fragment: later ones win at equal times
     origin: NDArray[np.int64]  # the row that an update made this one of, -1 for a stored one
-    group: NDArray[np.int64]  # equal for versions of one cell
+    group: NDArray[
+        np.int64
+    ]  # equal for versions of one cell; computed only where an update or a purge asks for it
     absent: NDArray[np.int64]  # place in `missing`
 
     def __len__(self) -> int:
@@ -70,7 +73,9 @@ def merge(
     sources = [source for source in sources if len(source)]
     if not sources:
         return None
-    rows = _gather(sources, conditions, schema)
+    earliest = int(min(source.times.min() for source in sources))
+    updated = any(isinstance(c.body, UpdateCommit) and c.time_ms >= earliest for c in conditions)
+    rows = _gather(sources, conditions, schema, grouped=purge or updated)
     missing = [source.missing for source in sources]
     for place, condition in enumerate(conditions):
         if isinstance(condition.body, DeleteCommit):
@@ -80,12 +85,14 @@ def merge(
     if purge:
         return _purged(rows, schema)
     wanted = any(source.ends is not None for source in sources) or any(
-        condition.time_ms >= int(min(source.times.min() for source in sources)) for condition in conditions
+        condition.time_ms >= earliest for condition in conditions
     )
     return _ordered(rows, schema, delete_metadata=wanted)
 
 
-def _gather(sources: Sequence[Source], conditions: Sequence[StoredCondition], schema: Schema) -> _Rows:
+def _gather(
+    sources: Sequence[Source], conditions: Sequence[StoredCondition], schema: Schema, *, grouped: bool
+) -> _Rows:
     names = [field.name for field in schema.fields]
     sizes = [len(source) for source in sources]
     n = sum(sizes)
@@ -104,7 +111,7 @@ def _gather(sources: Sequence[Source], conditions: Sequence[StoredCondition], sc
     judged = np.where(np.array([source.ends is not None for source in sources])[number], number, -1)
     return _Rows(
         columns, times, times.copy(), ends, ended_by, judged, number, np.full(n, -1, np.int64),
-        _groups(columns, schema), number.copy(),
+        _groups(columns, schema) if grouped else number, number.copy(),
     )  # fmt: skip
 
 
@@ -251,6 +258,18 @@ def _newest_last(rows: _Rows, some: NDArray[np.int64]) -> NDArray[np.intp]:
     return np.lexsort((-some, rows.rank[some], ~chained, rows.times[some], rows.group[some]))
 
 
+def _newest_first(rows: _Rows, live: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows by time. Fragments mostly follow each other in time, and then it is enough to turn them round."""
+    if len(live) == len(rows) and (rows.origin < 0).all():
+        starts = np.flatnonzero(np.diff(rows.rank, prepend=-1))
+        earliest, latest = (each.reduceat(rows.times, starts) for each in (np.minimum, np.maximum))
+        if (latest[:-1] <= earliest[1:]).all():
+            edges = [*starts.tolist(), len(rows)]
+            return np.concatenate([np.arange(a, b) for a, b in pairwise(edges)][::-1])
+    chained = rows.origin[live] >= 0
+    return live[np.lexsort((-live, rows.rank[live], ~chained, rows.times[live]))[::-1]]
+
+
 def _purged(rows: _Rows, schema: Schema) -> dict[str, Column] | None:
     """The cells as they show now, and nothing else."""
     alive = rows.ends == NEVER
@@ -269,7 +288,7 @@ def _purged(rows: _Rows, schema: Schema) -> dict[str, Column] | None:
 def _ordered(rows: _Rows, schema: Schema, *, delete_metadata: bool) -> dict[str, Column]:
     """Every version, in global order, those of one cell newest first."""
     live = np.flatnonzero(rows.ends != 0)
-    newest_first = live[_newest_last(rows, live)[::-1]] if not schema.allows_duplicates else live
+    newest_first = live if schema.allows_duplicates else _newest_first(rows, live)
     coords = [rows.columns[dim.name].take(newest_first) for dim in schema.dims]
     index, _ = sort_cells(sort_keys(coords, schema))  # stable
     order = newest_first if index is None else newest_first[index]

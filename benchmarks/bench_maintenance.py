@@ -1,0 +1,101 @@
+"""Consolidation beside libtiledb: the same fragments, the same machine, the same run.
+
+A ratio above 1 means that terrazzo is faster. `SMALL=1` runs a tenth of the cells. Peaks are those of a process
+that does nothing else.
+"""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import tiledb
+from bench_engine import MILLION, SMALL, cells, folder, our_schema, row, write_ours, write_theirs
+
+import terrazzo as tz
+
+_OURS = """
+import resource, sys, time
+import terrazzo as tz
+array = tz.open(sys.argv[1])
+start = time.perf_counter()
+array.consolidate()
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def consolidated(uri: Path) -> tuple[float, int]:
+    """Seconds and peak memory in MiB."""
+    told = subprocess.run([sys.executable, "-c", _OURS, str(uri)], check=True, capture_output=True, text=True)
+    took, peak = told.stdout.split()
+    return float(took), int(peak)
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def overlap_rows(path: Path) -> Iterator[dict[str, object]]:
+    first, second = cells(10 * MILLION, 2), cells(5 * MILLION, 3, offset=1)
+    ours, theirs = path / "ours", path / "theirs"
+    write_ours(ours, first, second)
+    write_theirs(theirs, first, second)
+    shutil.copytree(ours, path / "again")
+    took, peak = min(consolidated(ours), consolidated(path / "again"))
+    assert tz.open(str(ours)).count() == 15 * MILLION
+    yield row(
+        f"consolidate fragments of {10 * MILLION:,} and {5 * MILLION:,} cells: peak {peak} MiB",
+        took, timed(lambda: tiledb.consolidate(str(theirs))), "30",
+    )  # fmt: skip
+
+
+def many_rows(path: Path) -> Iterator[dict[str, object]]:
+    pieces, n = (100 if SMALL else 1000), 10_000
+    table = cells(pieces * n, 4)
+    parts = [{name: column[i * n : (i + 1) * n] for name, column in table.items()} for i in range(pieces)]
+    ours, theirs = path / "ours", path / "theirs"
+    write_ours(ours, *parts)
+    write_theirs(theirs, *parts)
+    took, peak = consolidated(ours)
+    assert tz.open(str(ours)).count() == pieces * n
+    yield row(
+        f"consolidate {pieces:,} fragments of {n:,} cells: peak {peak} MiB",
+        took, timed(lambda: tiledb.consolidate(str(theirs))), "5, below 1536 MiB",
+    )  # fmt: skip
+
+
+def memory_rows(path: Path) -> Iterator[dict[str, object]]:
+    """The peak follows the memory allowed, not the number of cells."""
+    peaks = []
+    for total in (10 * MILLION, 40 * MILLION):
+        uri = path / f"n{total}"
+        array = tz.create(str(uri), our_schema())
+        for piece in range(4):
+            array.write(cells(total // 4, 20 + piece, offset=piece))
+        took, peak = consolidated(uri)
+        peaks.append(peak)
+        what = f"consolidate {total:,} cells in 4 fragments: peak {peak} MiB"
+        yield row(what, took, None, f"{peaks[0]} MiB")
+        shutil.rmtree(uri)
+
+
+GROUPS = {"overlap": overlap_rows, "many": many_rows, "memory": memory_rows}
+
+
+def rows(only: str | None = None) -> list[dict[str, object]]:
+    found = []
+    for name, group in GROUPS.items():
+        if only in {None, name}:
+            with folder() as path:
+                found += list(group(path))
+    return found
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or GROUPS:
+        for each in rows(name):
+            print(each, flush=True)
