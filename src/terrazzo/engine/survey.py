@@ -241,7 +241,7 @@ def _read(
 
 
 def _schemas(
-    store: Store, listed: Listed, cipher: Aes256Gcm | None
+    store: Store, listed: Listed, cipher: Aes256Gcm | None, broken: dict[str, TerrazzoError]
 ) -> dict[str, Schema]:
     found: dict[str, Schema] = {}
     alone = [replace(listed, root=(), schemas=(name,)) for name in sorted(listed.schemas, key=_time_of)]
@@ -268,7 +268,7 @@ def _time_of(name: str) -> tuple[int, str]:
 
 
 def _with_labels(
-    store: Store, schema: Schema, cipher: Aes256Gcm | None
+    store: Store, schema: Schema, cipher: Aes256Gcm | None, broken: dict[str, TerrazzoError]
 ) -> Schema:
     enums = dict(schema.enums)
     for enum, file in schema.enum_files.items():
@@ -307,7 +307,7 @@ def _cons(store: Store, listed: Listed, cipher: Aes256Gcm | None) -> dict[str, C
 
 def _conditions(
     store: Store, ledger: Ledger, cons: Mapping[str, Con], cipher: Aes256Gcm | None,
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, Entry], broken: dict[str, TerrazzoError],
 ) -> tuple[StoredCondition, ...]:  # fmt: skip
     found = []
     bad = {marker for con in cons.values() for marker in con.broken}
@@ -339,7 +339,7 @@ def _footer_keys(listed: Listed) -> list[str]:
 
 
 def _metadata(
-    store: Store, listed: Listed, cipher: Aes256Gcm | None
+    store: Store, listed: Listed, cipher: Aes256Gcm | None, broken: dict[str, TerrazzoError]
 ) -> None:
     files = [f"{keys.METADATA_FOLDER}/{name}" for name in listed.metadata]
     _read(store, [key for key in files if not key.endswith(".vac")], cipher, Metadata.unpack, broken)
