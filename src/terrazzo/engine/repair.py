@@ -16,10 +16,11 @@ from terrazzo.engine.clock import FOREVER, new_name, now_ms
 from terrazzo.engine.compact import consolidate_fragment_metadata
 from terrazzo.engine.consolidate import finish_merge
 from terrazzo.engine.findings import Finding, Severity, in_order
+from terrazzo.engine.quarantine import copy_aside, quarantine
 from terrazzo.engine.snapshot import Window, current_schema, take_snapshot
 from terrazzo.engine.survey import Con, Survey, survey, told_ignored, told_lines, told_merge
 from terrazzo.engine.view import View
-from terrazzo.errors import ConflictError, InvalidRequestError, TerrazzoError, UnsupportedFeatureError
+from terrazzo.errors import InvalidRequestError, TerrazzoError, UnsupportedFeatureError
 from terrazzo.format import keys
 from terrazzo.format.commits import Commit
 from terrazzo.format.filters.aes import Aes256Gcm
@@ -31,7 +32,6 @@ from terrazzo.storage.base import Store
 _METADATA = keys.FRAGMENT_METADATA_FILE
 _TELLING = re.compile(r"__\d+_\d+_[0-9a-f]{16}")
 
-QUARANTINE = ".quarantine"
 PATIENCE_MS = 3_600_000
 """How old an uncommitted consolidation must be to count as interrupted."""
 
@@ -391,25 +391,3 @@ def _completed(rest: str, candidates: Iterable[str]) -> list[str]:
         return []
     found = sorted({name for name in candidates if name.startswith(rest)})
     return [found[0].lstrip("/-+")] if len(found) == 1 else []
-
-
-def copy_aside(store: Store, key: str) -> None:
-    """Copy an object to the same key beside the array; what is there already is kept."""
-    beside, stored = store.beside(QUARANTINE), store.get(key)
-    for number in range(1000):
-        place = key if not number else f"{key}.{number}"
-        try:
-            beside.put(place, stored, if_absent=True)
-        except ConflictError:
-            if beside.get(place) != stored:
-                continue
-        return
-    raise ConflictError(f"{beside.uri}/{key} has been set aside too often; move the quarantine away")
-
-
-def quarantine(store: Store, files: Iterable[str]) -> None:
-    """Move objects aside: all are copied before the first goes, the first named first."""
-    todo = list(files)
-    for key in todo:
-        copy_aside(store, key)
-    store.delete(todo)

@@ -11,7 +11,8 @@ import tiledb
 
 import terrazzo as tz
 from terrazzo.engine.consolidate import Merge
-from terrazzo.engine.repair import QUARANTINE, repair_array
+from terrazzo.engine.quarantine import QUARANTINE
+from terrazzo.engine.repair import repair_array
 from terrazzo.format.keys import fragment_key, merge_key
 from terrazzo.storage import open_store
 from terrazzo.storage.base import Store
