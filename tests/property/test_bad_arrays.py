@@ -358,6 +358,17 @@ def test_a_damaged_footer_beside_its_fragment_is_passed_over() -> None:
     assert read(damaged, None).equals(read(sound.store, None))
 
 
+def test_values_cut_in_the_middle_are_damage_of_their_file() -> None:
+    sound = specimen("consolidated")
+    (key,) = [key for key in sound.store.files if key.startswith("__schema/__")]
+    s = b"\1\0\0\0s"
+
+    with pytest.raises(CorruptionError, match="no whole values of 4 bytes") as caught:
+        read(changed(sound, key, lambda body: body.replace(s + b"\x0b", s + b"\x00")), None)
+
+    assert str(caught.value.key).endswith((".tdb", "_var.tdb"))
+
+
 def test_cells_that_libtiledb_deleted_and_consolidated_stay_deleted() -> None:
     """The list of conditions that it accounted for stands last in the metadata file, before the footer."""
     cells = read(specimen("consolidated").store, None)

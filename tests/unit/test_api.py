@@ -152,6 +152,20 @@ def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
         tz.create(str(tmp_path / "new"), "x")  # type: ignore[arg-type]
 
 
+def test_a_sparse_array_may_hold_nothing_but_coordinates(tmp_path: Path) -> None:
+    a = tz.create(str(tmp_path / "array"), tz.Schema([tz.Dim("x", "int64", (0, 9))], []))
+    a.write({"x": [3, 1]})
+    a.delete("x = 3")
+
+    assert a.read().to_pydict() == {"x": [1]}
+    with tiledb.open(str(tmp_path / "array")) as other:
+        assert other.query(dims=["x"])[:]["x"].tolist() == [1]
+    with pytest.raises(tz.InvalidRequestError, match="a dense array needs at least one attribute"):
+        tz.create(str(tmp_path / "dense"), tz.Schema([tz.Dim("x", "int64", (0, 9))], [], sparse=False))
+    with pytest.raises(tz.InvalidRequestError, match="the domain of 'x' is wider than any number of FLOAT64"):
+        tz.Dim("x", "float64", (-1e308, 1e308), 1e307)
+
+
 @pytest.mark.parametrize("uri", ["", "ftp://host/array", "s3://", "s3://key:secret@bucket/array"])
 def test_a_uri_that_is_none_is_refused_and_tells_no_secret(uri: str) -> None:
     with pytest.raises(tz.InvalidRequestError) as error:

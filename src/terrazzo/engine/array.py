@@ -33,6 +33,8 @@ def create(
     the schema, for histories that begin in the past."""
     if not isinstance(schema, Schema):
         raise InvalidRequestError(f"schema={schema!r}; a terrazzo.Schema is expected")
+    if schema.dense and not schema.attrs:
+        raise InvalidRequestError("a dense array needs at least one attribute")
     store, cipher = open_store(str(uri), storage_options), as_cipher(key)
     listed = list_array(store)
     if listed.is_array:

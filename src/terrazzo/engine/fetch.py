@@ -216,6 +216,8 @@ class FragmentReader:
         bases = np.cumsum(sizes) - sizes
         firsts = np.cumsum(cells) - cells
 
+        unit = var.codec.cell_size
+
         def place(which: int, starts: NDArray[Any]) -> None:
             """Offsets of a tile count from its own start; in the column they count from the first cell."""
             first, n, size = int(firsts[which]), int(cells[which]), int(sizes[which])
@@ -223,6 +225,8 @@ class FragmentReader:
                 raise CorruptionError(
                     f"offsets of tile {tiles[which]} run backwards or beyond its {size} bytes"
                 )
+            if unit > 1 and (size % unit or (starts % unit).any()):
+                raise CorruptionError(f"cells of tile {tiles[which]} are no whole values of {unit} bytes")
             np.add(starts, bases[which], out=offsets[first : first + n], casting="unsafe")
 
         if var.codec.holds_offsets:

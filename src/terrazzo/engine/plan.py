@@ -231,6 +231,12 @@ def _alone(view: View) -> set[int]:
     }
 
 
+def all_apart(view: View) -> bool:
+    """Whether the footers alone say that no cell is stored twice."""
+    held = [fragment for fragment in view.snapshot.fragments if fragment.footer.domain is not None]
+    return len(_alone(view)) >= len(held)
+
+
 def _groups(view: View, sources: list[_Source]) -> Iterator[tuple[list[_Source], bool]]:
     """Sources that may hold the same cell go together; the others need no looking at each other."""
     if view.schema.allows_duplicates:

@@ -11,11 +11,19 @@ import pyarrow as pa
 
 from terrazzo.engine.columns import Column
 from terrazzo.engine.dense import Box, coordinates, domain_box, meet, read_box, shape_of
-from terrazzo.engine.plan import Request, ScanPlan, ScanTask, columns_read, plan_scan
+from terrazzo.engine.plan import Request, ScanPlan, ScanTask, all_apart, columns_read, plan_scan
 from terrazzo.engine.predicate import evaluate, fields_of
 from terrazzo.engine.region import Region
 from terrazzo.engine.runner import LocalRunner, Runner
-from terrazzo.engine.sparse import joined, ordered, result_schema, run_scan, scan_columns, to_batches
+from terrazzo.engine.sparse import (
+    joined,
+    ordered,
+    pieces_of,
+    result_schema,
+    run_scan,
+    scan_columns,
+    to_batches,
+)
 from terrazzo.engine.view import View
 from terrazzo.format.domain import Dim
 from terrazzo.format.schema import Schema
@@ -86,6 +94,9 @@ def count_cells(view: View, request: Request) -> int:
             return sum(prod(shape_of(box)) for box in dense_boxes(request.region, view.schema))
         found = _dense_columns(view, request, _READ_TASK)
         return sum(len(columns[request.columns[0]]) for columns in found)
+    if _all_count(view, request) and all_apart(view):
+        snapshot = view.snapshot
+        return sum(fragment.footer.n_cells(snapshot.schema_of(fragment)) for fragment in snapshot.fragments)
     plan = plan_scan(view, request, _READ_TASK)
     total = 0
     for task in plan.tasks:
@@ -251,7 +262,7 @@ def explain(view: View, request: Request, task_size: int = _READ_TASK) -> Explan
     plan = plan_scan(view, request, task_size)
     read: dict[int, tuple[int, int, set[int]]] = {}
     for task in plan.tasks:
-        for part in task.parts:
+        for part in pieces_of(view, task):
             names = columns_read(view, plan.request, part.fragment, distinct=task.distinct)
             reader = view.reader(view.snapshot.fragments[part.fragment])
             size, requests = reader.cost(names, part.tiles)

@@ -18,6 +18,8 @@ from terrazzo.format.schema import Schema
 
 Ranges = tuple[Bound, ...]
 
+_MANY = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Region:
@@ -164,9 +166,40 @@ def _ranges(given: Any, dim: Dim) -> Ranges | None:
         return None
     if isinstance(given, slice):
         raise InvalidRequestError(f"the region of {dim.name!r} is a slice; write (low, high), both included")
+    points = _whole_numbers(given, dim)
+    if points is not None:
+        return points
     items = [given] if isinstance(given, tuple) else list(given) if _is_list(given) else [given]
     ranges = [_range(item, dim) for item in items]
     return _merged(ranges, dim)
+
+
+def _whole_numbers(given: Any, dim: Dim) -> Ranges | None:
+    """Many points at once, neighbours joined to ranges; None for what has to be looked at one by one."""
+    if not _is_list(given) or isinstance(given, (set, frozenset)) or not dim.datatype.is_integer:
+        return None
+    if len(given) < _MANY:
+        return None
+    try:
+        values = (
+            np.asarray(given)
+            if not isinstance(given, (pa.Array, pa.ChunkedArray))
+            else given.to_numpy(zero_copy_only=False)
+        )
+    except ValueError:  # numbers and ranges
+        return None
+    info = np.iinfo(dim.datatype.dtype)
+    if (
+        values.ndim != 1
+        or values.dtype.kind not in "iu"
+        or values.min() < info.min
+        or values.max() > info.max
+    ):
+        return None
+    wide = np.unique(values).astype(np.uint64 if dim.datatype.is_unsigned else np.int64)
+    ends = np.flatnonzero(wide[1:].view(np.uint64) - wide[:-1].view(np.uint64) != 1)
+    firsts, lasts = wide[np.append(0, ends + 1)], wide[np.append(ends, len(wide) - 1)]
+    return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
 def _is_list(given: Any) -> bool:

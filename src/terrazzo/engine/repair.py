@@ -7,6 +7,7 @@ Nothing is thrown away: what leaves the array is copied first, to the same key b
 fragment is never touched unless that is asked for.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -15,8 +16,8 @@ from terrazzo.engine.clock import FOREVER, new_name, now_ms
 from terrazzo.engine.compact import consolidate_fragment_metadata
 from terrazzo.engine.consolidate import finish_merge
 from terrazzo.engine.findings import Finding, Severity, in_order
-from terrazzo.engine.snapshot import Window, take_snapshot
-from terrazzo.engine.survey import Survey, survey, told_ignored, told_lines, told_merge
+from terrazzo.engine.snapshot import Window, current_schema, take_snapshot
+from terrazzo.engine.survey import Con, Survey, survey, told_ignored, told_lines, told_merge
 from terrazzo.engine.view import View
 from terrazzo.errors import ConflictError, InvalidRequestError, TerrazzoError, UnsupportedFeatureError
 from terrazzo.format import keys
@@ -26,6 +27,9 @@ from terrazzo.format.keys import CommitKind, TimestampedName, commit_key, fragme
 from terrazzo.format.ledgers import Merge, Record, WriteRecord, pack_con, pack_ign, pack_vac, unpack_vac
 from terrazzo.format.versions import WRITTEN
 from terrazzo.storage.base import Store
+
+_METADATA = keys.FRAGMENT_METADATA_FILE
+_TELLING = re.compile(r"__\d+_\d+_[0-9a-f]{16}")
 
 QUARANTINE = ".quarantine"
 PATIENCE_MS = 3_600_000
@@ -176,12 +180,40 @@ class _Planner:
             if problem is None or isinstance(problem, UnsupportedFeatureError):
                 continue
             kept = [record for record in con.sound if record.key not in elsewhere]
+            kept += self._cut_off(key, con)
             if kept:
                 text = f"write the {len(kept)} commits that can be told into another"
                 yield self.act(key, text, lambda records=kept: self._put_con(records))  # type: ignore[misc]
             gone = [marker for marker in con.broken if marker not in self.found.entries]
             lost = f"; these no longer count: {', '.join(gone)}" if gone else ""
+            loose = set(self._uncommitted(key)) - {fragment_key(record.name) for record in kept}
+            if con.problem is not None and loose:
+                lost += (
+                    f"; it may have committed {', '.join(sorted(loose))}: copy them before vacuum takes them"
+                )
             yield self.set_aside(key, f"{problem.args[0]}{lost}")
+
+    def _uncommitted(self, con: str) -> Iterator[str]:
+        """Whole fragments of the times of a `.con` that no commit names."""
+        span = TimestampedName.parse(con.rpartition("/")[2].rpartition(".")[0])
+        for folder, files in self.found.folders.items():
+            name = TimestampedName.parse(folder.rpartition("/")[2])
+            if folder in self.found.ledger.known or name is None or span is None:
+                continue
+            if span.start_ms <= name.start_ms <= name.end_ms <= span.end_ms and _METADATA in files:
+                yield folder
+
+    def _cut_off(self, key: str, con: Con) -> list[Record]:
+        """The write whose line is the last and was cut off, if there is but one that it can be."""
+        if con.problem is None or con.problem.offset is None:
+            return []
+        rest = self.store.get(key)[con.problem.offset :].decode("utf-8", "replace")
+        names = {
+            f"{keys.COMMIT_FOLDER}/{folder.rpartition('/')[2]}.{CommitKind.WRITE}"
+            for folder in self._uncommitted(key)
+        }
+        found = [Commit.parse(name) for name in _completed(rest, names)]
+        return [WriteRecord(commit.name) for commit in found if commit is not None]
 
     def _put_con(self, records: list[Record]) -> None:
         name = new_name(
@@ -205,14 +237,21 @@ class _Planner:
             if name is None or fragment_key(name) not in self.found.ledger.known:
                 yield self.set_aside(key, f"{problem.args[0]}; what it speaks for was never committed")
                 continue
-            sound = self._told_vac(self.store.get(key))
-            text = f"keep the {len(sound)} lines that can be told: {problem.args[0]}"
-            yield self.act(key, text, lambda k=key, told=sound: self._replace(k, pack_vac(told)))  # type: ignore[misc]
-        for name, lines in self.found.ledger.superseded:
-            if fragment_key(name) not in self.found.ledger.known:
-                hidden = sum(line in self.found.ledger.writes for line in lines)
+            lines = self._told_vac(self.store.get(key))
+            text = f"keep the {len(lines)} lines that can be told: {problem.args[0]}{self._maybe_twice}"
+            yield self.act(key, text, lambda k=key, told=lines: self._replace(k, pack_vac(told)))  # type: ignore[misc]
+        for own, replaced in self.found.ledger.superseded:
+            if fragment_key(own) not in self.found.ledger.known:
+                hidden = sum(line in self.found.ledger.writes for line in replaced)
                 why = f"the fragment that replaces {hidden} others was never committed"
-                yield self.set_aside(commit_key(name, CommitKind.VACUUM), why)
+                yield self.set_aside(commit_key(own, CommitKind.VACUUM), why)
+
+    @property
+    def _maybe_twice(self) -> str:
+        """Without duplicates the newest version hides what a lost line would have hidden."""
+        latest = self.found.schemas[current_schema(self.found.schemas, FOREVER)]
+        told = "; cells of fragments that it named behind the damage show twice until these are removed"
+        return told if latest.sparse and latest.allows_duplicates else ""
 
     def _told_vac(self, stored: bytes, candidates: Iterable[str] | None = None) -> list[str]:
         lines, rest = told_lines(stored, unpack_vac)
@@ -238,7 +277,7 @@ class _Planner:
                         key, text,
                         lambda v=vac, lines=replaced: self.store.put(v, pack_vac(lines)),  # type: ignore[misc]
                     )  # fmt: skip
-            yield self.set_aside(key, f"{problem.args[0]}")
+            yield self.set_aside(key, f"{problem.args[0]}{self._maybe_twice}")
         for key, merge in ledger.merges:
             yield from self._merge(key, merge)
 
@@ -346,8 +385,11 @@ def damaged_keys(store: Store, cipher: Aes256Gcm | None, found: Survey) -> list[
 
 
 def _completed(rest: str, candidates: Iterable[str]) -> list[str]:
-    """The one name that a line which was cut off can have been the beginning of."""
-    found = sorted({name for name in candidates if rest and name.startswith(rest)})
+    """The one name that a line which was cut off can have been the beginning of. Half of its random digits must be
+    there: times alone are shared by many."""
+    if not _TELLING.search(rest):
+        return []
+    found = sorted({name for name in candidates if name.startswith(rest)})
     return [found[0].lstrip("/-+")] if len(found) == 1 else []
 
 

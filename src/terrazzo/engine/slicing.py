@@ -97,16 +97,17 @@ def is_block(data: Any) -> bool:
     """Whether data are the cells of one attribute, and not a table or several."""
     if isinstance(data, (list, tuple)) and len(data):
         return is_block(data[0])
-    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "schema") or hasattr(data, "columns"):
+    if hasattr(data, "schema") or hasattr(data, "columns"):
         return False
-    return isinstance(data, (np.ndarray, str, bytes)) or not hasattr(data, "__iter__")
+    is_array = hasattr(data, "__array__") or isinstance(data, (str, bytes))
+    return is_array or not (hasattr(data, "__iter__") or hasattr(data, "__arrow_c_stream__"))
 
 
 def flat_cells(value: Any, attr: Attr, box: Box) -> Any:
     """A block of cells, or one value for all, as the row-major list of cells that a write takes."""
     shape = shape_of(box)
-    if isinstance(value, (pa.Array, pa.ChunkedArray)):
-        return value
+    if isinstance(value, (pa.Array, pa.ChunkedArray)) or type(value).__name__ == "Series":
+        return value  # with its nulls
     several = not attr.is_var and attr.cell_val_num > 1 and not attr.datatype.is_text
     cell = (attr.cell_val_num,) if several and value_type(attr.datatype) is not None else ()
     if value is None or isinstance(value, (str, bytes, np.generic)) or not hasattr(value, "__len__"):

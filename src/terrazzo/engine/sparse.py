@@ -6,7 +6,7 @@
 The newest version is chosen among all versions, deleted ones included: removing it never brings an older one back.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -32,6 +32,8 @@ from terrazzo.format.schema import Schema
 
 _FEW_RUNS = 8
 _MOST = np.iinfo(np.int32).max  # bytes of a column that Arrow's usual types can count
+
+_MANY_CELLS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,12 +92,7 @@ def read_cells(view: View, request: Request, task: ScanTask) -> list[Cells]:
     """The cells of every part, newest fragment first: what comes first wins where times are equal."""
     jobs: list[Callable[[], None]] = []
     prepared = []
-    parts = (
-        task.parts
-        if task.distinct
-        else [piece for part in task.parts for piece in _split(view, task.region, part)]
-    )
-    for part in sorted(parts, key=lambda part: -part.fragment):
+    for part in sorted(pieces_of(view, task), key=lambda part: -part.fragment):
         names = columns_read(view, request, part.fragment, distinct=task.distinct)
         reader = view.reader(view.snapshot.fragments[part.fragment])
         prepared.append((part, reader.prepare(names, part.tiles, jobs)))
@@ -103,12 +100,20 @@ def read_cells(view: View, request: Request, task: ScanTask) -> list[Cells]:
     return [_cells(view, request, task.region, part, finish()) for part, finish in prepared]
 
 
+def pieces_of(view: View, task: ScanTask) -> Sequence[Part]:
+    """The parts of a task as they are read."""
+    if task.distinct or task.region.is_everything:
+        return task.parts
+    return [piece for part in task.parts for piece in _split(view, task.region, part)]
+
+
 def _split(view: View, region: Region, part: Part) -> list[Part]:
-    """Tiles on the border of the region apart from those inside it, whose cells need no looking at."""
-    if region.is_everything:
+    """Tiles on the border of the region apart from those inside it, whose cells need no looking at; where these
+    are many, since it costs a request more per file."""
+    reader = view.reader(view.snapshot.fragments[part.fragment])
+    inside = region.covers(reader.sections.rtree.leaves)[part.tiles]
+    if int(reader.cells[part.tiles[inside]].sum()) < _MANY_CELLS:
         return [part]
-    boxes = view.reader(view.snapshot.fragments[part.fragment]).sections.rtree.leaves
-    inside = region.covers(boxes)[part.tiles]
     pieces = (part.tiles[~inside], part.tiles[inside])
     return [Part(part.fragment, tiles) for tiles in pieces if len(tiles)]
 

@@ -125,7 +125,7 @@ def _survey(store: Store, cipher: Aes256Gcm | None) -> Survey:
     schemas = _schemas(store, listed, cipher, broken)
     ledger = read_ledger(store, listed)
     _keep(broken, ledger.problems, store)
-    cons = _cons(store, listed, cipher, broken)
+    cons = _cons(store, listed, cipher)
     conditions = _conditions(store, ledger, cons, cipher, entries, broken)
     footers = _read(
         store, _footer_keys(listed), cipher, lambda b: ConsolidatedFooters.unpack(b).footers, broken
@@ -241,7 +241,7 @@ def _read(
 
 
 def _schemas(
-    store: Store, listed: Listed, cipher: Aes256Gcm | None
+    store: Store, listed: Listed, cipher: Aes256Gcm | None, broken: dict[str, TerrazzoError]
 ) -> dict[str, Schema]:
     found: dict[str, Schema] = {}
     alone = [replace(listed, root=(), schemas=(name,)) for name in sorted(listed.schemas, key=_time_of)]
@@ -268,7 +268,7 @@ def _time_of(name: str) -> tuple[int, str]:
 
 
 def _with_labels(
-    store: Store, schema: Schema, cipher: Aes256Gcm | None
+    store: Store, schema: Schema, cipher: Aes256Gcm | None, broken: dict[str, TerrazzoError]
 ) -> Schema:
     enums = dict(schema.enums)
     for enum, file in schema.enum_files.items():
@@ -283,9 +283,7 @@ def _with_labels(
     return replace(schema, enums=enums) if schema.enum_files.keys() <= enums.keys() else schema
 
 
-def _cons(
-    store: Store, listed: Listed, cipher: Aes256Gcm | None
-) -> dict[str, Con]:
+def _cons(store: Store, listed: Listed, cipher: Aes256Gcm | None) -> dict[str, Con]:
     found = {}
     for name in listed.commits:
         if not name.endswith(f".{CommitKind.CONSOLIDATED}"):
@@ -309,7 +307,7 @@ def _cons(
 
 def _conditions(
     store: Store, ledger: Ledger, cons: Mapping[str, Con], cipher: Aes256Gcm | None,
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, Entry], broken: dict[str, TerrazzoError],
 ) -> tuple[StoredCondition, ...]:  # fmt: skip
     found = []
     bad = {marker for con in cons.values() for marker in con.broken}
@@ -341,7 +339,7 @@ def _footer_keys(listed: Listed) -> list[str]:
 
 
 def _metadata(
-    store: Store, listed: Listed, cipher: Aes256Gcm | None
+    store: Store, listed: Listed, cipher: Aes256Gcm | None, broken: dict[str, TerrazzoError]
 ) -> None:
     files = [f"{keys.METADATA_FOLDER}/{name}" for name in listed.metadata]
     _read(store, [key for key in files if not key.endswith(".vac")], cipher, Metadata.unpack, broken)

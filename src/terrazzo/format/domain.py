@@ -222,6 +222,11 @@ def _check_domain(name: str, datatype: Datatype, low: Number, high: Number) -> N
 
 def _tile(name: str, datatype: Datatype, low: Number, high: Number, tile: Any) -> Number:
     if datatype.is_float:
+        with np.errstate(over="ignore"):
+            if not np.isfinite(datatype.dtype.type(high) - datatype.dtype.type(low)):
+                raise InvalidRequestError(
+                    f"the domain of {name!r} is wider than any number of {datatype.name}"
+                )
         # Quirk: libtiledb stores a tile of 0 for a domain of one float, and divides by it later.
         extent = (high - low or 1.0) if tile is None else tile
         number = _as_float(extent, datatype, f"the tile of {name!r}")

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 import tiledb
@@ -223,11 +225,16 @@ def test_blocks_may_be_lists_arrow_arrays_and_tables(uri: str) -> None:
         pa.table({"v": [1, 2, 3, 4]}),
         pa.table({"v": [1, 2, 3, 4]}).to_batches(max_chunksize=1),
         pa.table({"v": [1, 2, 3, 4]}).to_pandas(),
+        pa.array([1, 2, 3, 4]),
+        pd.Series([1, 2, 3, 4]),
+        pl.Series([1, 2, 3, 4]),
+        {"v": pd.Series([1, 2, 3, 4], dtype="Int64")},
     ):
         a.write(data, region=box)
         assert a[0:2, 10:12].tolist() == [[1, 2], [3, 4]]
         a[...] = 0
-    a.write({"v": pa.array([1, None, 2**60 + 1, 4])}, region=box)
+    for kind in (pa.array, pl.Series, lambda values: pd.Series(values, dtype="Int64")):
+        a.write({"v": kind([1, None, 2**60 + 1, 4])}, region=box)
     assert a[0:2, 10:12].tolist() == [[1, None], [2**60 + 1, 4]]
 
 

@@ -58,6 +58,38 @@ REGIONS: dict[str, tuple[Any, Any]] = {
 }
 
 
+def many_points(kind: Any) -> Any:
+    return kind([*range(-9, 40), *range(50, 90, 3), 60, 61, -9, 127, -128])
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pa.array, lambda points: np.array(points, np.int8)])
+def test_many_points_are_ranges_where_they_are_neighbours(kind: Any) -> None:
+    schema = tz.Schema([tz.Dim("x", "int8", (-128, 126))], [tz.Attr("v", "int8")])
+    expected = ((-128, -128), (-9, 39), (50, 50), (53, 53), (56, 56), (59, 62), (65, 65), (68, 68), (71, 71), (74, 74),
+                (77, 77), (80, 80), (83, 83), (86, 86), (89, 89), (127, 127))  # fmt: skip
+
+    assert parse_region({"x": many_points(kind)}, schema).ranges == (expected,)
+    with pytest.raises(
+        tz.InvalidRequestError, match="a coordinate of 'x' is 200; INT8 goes from -128 to 127"
+    ):
+        parse_region({"x": [*range(100), 200]}, schema)
+    with pytest.raises(tz.InvalidRequestError, match=r"a coordinate of 'x' is 0.5; INT8 takes whole numbers"):
+        parse_region({"x": np.arange(100) / 2}, schema)
+    mixed = parse_region({"x": [*range(0, 80, 2), (90, 95)]}, schema).ranges[0]
+    assert mixed is not None
+    assert mixed[-1] == (90, 95)
+
+
+def test_many_points_reach_to_the_ends_of_64_bits() -> None:
+    for datatype, low, high in (("uint64", 0, 2**64 - 2), ("int64", -(2**63), 2**63 - 2)):
+        schema = tz.Schema([tz.Dim("x", datatype, (low, high), 1)], [tz.Attr("v", "int8")])
+        points = np.array([low, low + 1, *range(2, 60, 2), high - 1, high], datatype)
+        ranges = parse_region({"x": points}, schema).ranges[0]
+
+        assert ranges is not None
+        assert (ranges[0], ranges[-1]) == ((low, low + (1 if low else 2)), (high - 1, high))
+
+
 @pytest.mark.parametrize("case", REGIONS)
 @pytest.mark.parametrize("order", ["row-major", "col-major", "hilbert"])
 def test_a_region_selects_just_its_cells(case: str, order: str, uri: str) -> None:

@@ -3,6 +3,7 @@
 import re
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -382,3 +383,46 @@ def test_torn_metadata_leaves_the_cells_readable_and_goes_aside(uri: str) -> Non
         dict(tz.open(uri).meta)
     assert tz.repair(uri, dry_run=False).ok
     assert dict(tz.open(uri).meta) == {"one": 1, "two": 2}
+
+
+def test_half_a_name_that_only_one_fragment_has_is_enough_to_tell_it() -> None:
+    uri = _place()
+    a = tz.create(uri, replace(SCHEMA, allows_duplicates=True), at=1)
+    for i in (1, 2, 3):
+        a.write({"x": [i], "v": [i]}, at=10 * i)
+    a.consolidate(until=20)
+    files = _files(open_store(uri))
+    key = next(key for key in files if key.endswith(".vac"))
+    cut = files[key][:-20]
+    told, short = _place(), _place()
+    _put(told, {**files, key: cut})
+    _put(short, {**files, key: cut[: cut.rindex(b"_") + 3]})
+
+    assert tz.repair(told, dry_run=False).ok
+    assert tz.open(told).count() == 3
+    assert "twice" in str(
+        tz.repair(short)
+    )  # the times alone do not tell which: nothing is hidden by guessing
+    assert tz.repair(short, dry_run=False).ok
+    assert tz.open(short).count() == 4
+
+
+def test_a_write_whose_line_in_a_con_was_cut_off_is_kept() -> None:
+    uri = _place()
+    a = tz.create(uri, SCHEMA, at=1)
+    a.write({"x": [1], "v": [1]}, at=10)
+    a.write({"x": [2], "v": [2]}, at=20)
+    a.consolidate_commits()
+    a.vacuum(retain=0)
+    store = open_store(uri)
+    key = _one(store, ".con")
+    whole = store.get(key)
+    store.put(key, whole[:-12])
+    assert tz.repair(uri, dry_run=False).ok
+    assert _cells(uri) == {1: 1, 2: 2}
+
+    store.put(key, whole[:-40])
+    store.delete([k for k in _files(store) if k.endswith(".con") and k != key])
+    report = tz.repair(uri, dry_run=False)
+    assert "copy them before vacuum takes them" in str(report)
+    assert _cells(uri) == {1: 1}

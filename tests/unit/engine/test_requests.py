@@ -70,6 +70,19 @@ def test_an_instant_in_the_past_opens_without_the_footers_of_later_fragments() -
     assert store.counts == {"list": LISTINGS, "get": 1, "get_tail": 2}
 
 
+def test_with_consolidated_footers_open_costs_the_same_whatever_the_number_of_fragments() -> None:
+    counts = []
+    for n_fragments in (3, 30):
+        array = sparse_array(n_fragments)
+        array.consolidate_fragment_metadata()
+        array.consolidate_commits()
+        store = counted(array)
+        assert Array(store, None).count() == n_fragments * 100
+        counts.append(store.counts)
+
+    assert counts[0] == counts[1] == {"list": LISTINGS, "get": 3}  # the schema, the commits, the footers
+
+
 def test_refresh_reads_nothing_again() -> None:
     array = sparse_array(5)
     array.delete("x = 1")

@@ -170,15 +170,15 @@ def test_restore_leaves_no_folder_behind_when_it_fails(uri: str) -> None:
     a.delete("x = 1", at=20)
     view = a._view
 
-    class Full(Exception):
+    class FullError(Exception):
         pass
 
     def refuse(*_: object, **__: object) -> None:
-        raise Full
+        raise FullError
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("terrazzo.engine.restore.put_fragment", refuse)
-        with pytest.raises(Full):
+        with pytest.raises(FullError):
             restore(view, 10, next_time(view.snapshot), 1 << 20)
 
     assert len(tz.open(uri).fragments) == 1
