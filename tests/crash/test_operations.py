@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -153,38 +154,48 @@ OPERATIONS = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=["memory", "local"])
-def uri(request: pytest.FixtureRequest, tmp_path: Any) -> str:
-    return f"memory://crash/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path / "array")
+ON_DISK = ("create", "write", "delete that spares", "portable update with duplicates", "evolve")
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_that_is_cut_short_did_not_happen_and_can_be_tried_again(name: str, uri: str) -> None:
-    operation = OPERATIONS[name]
-    template = f"{uri}-whole"
-    operation.before(template)
-    counted = CountingStore(open_store(template))
-    operation.run(counted, template)
-    n_puts, after = counted.counts["put"], state(template)
+def test_an_operation_that_is_cut_short_did_not_happen_and_can_be_tried_again(name: str) -> None:
+    uri = f"memory://crash/{uuid.uuid4().hex}"
+    n_puts, after = whole(OPERATIONS[name], f"{uri}-whole")
+    for puts in range(n_puts + 1):
+        cut_short(OPERATIONS[name], f"{uri}-{puts}", puts, n_puts, after)
+
+
+@pytest.mark.parametrize("name", ON_DISK)
+def test_an_operation_that_is_cut_short_on_a_disk_did_not_happen(name: str, tmp_path: Path) -> None:
+    n_puts, after = whole(OPERATIONS[name], str(tmp_path / "whole"))
+    for puts in sorted({0, 1, n_puts // 2, n_puts - 1, n_puts}):
+        cut_short(OPERATIONS[name], str(tmp_path / f"array-{puts}"), puts, n_puts, after)
+
+
+def whole(operation: Operation, uri: str) -> tuple[int, Any]:
+    """How many puts the operation makes, and what it comes to."""
+    operation.before(uri)
+    store = CountingStore(open_store(uri))
+    operation.run(store, uri)
+    n_puts = store.counts["put"]
     assert n_puts >= operation.puts
-
-    # On a disk every put is staged, synced and renamed: tried at both ends and some places between.
-    stops = range(n_puts + 1) if uri.startswith("memory") else sorted({0, 1, n_puts // 2, n_puts - 1, n_puts})
-    for puts in stops:
-        place = f"{uri}-{puts}"
-        operation.before(place)
-        before = state(place)
-        assert before != after
-        with suppress(StorageError):
-            operation.run(DyingStore(open_store(place), puts_left=puts), place)
-
-        assert state(place) == (after if puts == n_puts else before)
-        if puts < n_puts:
-            operation.run(open_store(place), place)
-            assert state(place) == after
+    return n_puts, state(uri)
 
 
-def test_a_group_that_lost_its_writer_has_its_members_or_the_new_one_too(tmp_path: Any) -> None:
+def cut_short(operation: Operation, uri: str, puts: int, n_puts: int, after: Any) -> None:
+    operation.before(uri)
+    before = state(uri)
+    assert before != after
+    with suppress(StorageError):
+        operation.run(DyingStore(open_store(uri), puts_left=puts), uri)
+
+    assert state(uri) == (after if puts == n_puts else before)
+    if puts < n_puts:
+        operation.run(open_store(uri), uri)
+        assert state(uri) == after
+
+
+def test_a_group_that_lost_its_writer_has_its_members_or_the_new_one_too(tmp_path: Path) -> None:
     for puts in (0, 1):
         root = tmp_path / f"group-{puts}"
         tz.Group.create(str(root)).meta["a"] = 1
@@ -204,7 +215,7 @@ def test_a_group_that_lost_its_writer_has_its_members_or_the_new_one_too(tmp_pat
                 break
 
 
-def test_the_creation_of_a_group_is_one_put(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_creation_of_a_group_is_one_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = CountingStore(open_store(str(tmp_path / "group")))
     monkeypatch.setattr(groups, "open_store", lambda *_: store)
     tz.Group.create(str(tmp_path / "group"))
