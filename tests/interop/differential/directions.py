@@ -97,6 +97,9 @@ def _in_turns(worker: Worker, uri: str, generator: Generator, case: Case) -> lis
     done: list[Operation] = []
     for op in case.operations:
         if isinstance(op, Maintain):
+            if generator.chance(0.3):
+                ours.maintain(array.refresh(), op)
+                continue
             try:
                 _theirs(worker, uri, op)
             except Refused as problem:

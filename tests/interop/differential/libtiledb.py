@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import tiledb
-from capi import DELETE, UPDATE, Session
+from capi import DELETE, UPDATE, Session, library
 from differential.history import (
     Cell, Columns, Condition, Delete, Evolve, Joined, Maintain, Member, Not, Null, Put, Query, Test, Update, Window,
     Write,
@@ -55,8 +55,13 @@ class Libtiledb(Session):
             self.close()
             self._made = mine
 
+    def static(self, function: str, *arguments: object) -> None:
+        """A function that takes no context and ends with the address of an error."""
+        if getattr(library(), function)(*arguments, byref(c_void_p())) != 0:
+            raise tiledb.TileDBError(f"{function} failed")
+
     def out(self, kind: str, function: str, *arguments: object) -> c_void_p:
-        handle = self._new(kind)
+        handle = self.new(kind)
         self.call(function, *arguments, byref(handle))
         return handle
 
@@ -293,10 +298,14 @@ class Libtiledb(Session):
                     array.meta[key] = value
 
     def maintain(self, uri: str, op: Maintain) -> None:
-        config = tiledb.Config({**CONFIG, "sm.consolidation.mode": op.mode, "sm.vacuum.mode": op.mode})
-        tiledb.consolidate(uri, config=config)
-        if op.vacuum:
-            tiledb.vacuum(uri, config=config)
+        with self.scope():
+            config = self.new("config")
+            self.static("tiledb_config_alloc", byref(config))
+            for key in ("sm.consolidation.mode", "sm.vacuum.mode"):
+                self.static("tiledb_config_set", config, key.encode(), op.mode.encode())
+            self.call("tiledb_array_consolidate", uri.encode(), config)
+            if op.vacuum:
+                self.call("tiledb_array_vacuum", uri.encode(), config)
 
     # -- answers --------------------------------------------------------------------------------------
 
@@ -393,7 +402,7 @@ class Libtiledb(Session):
             else:
                 how = c_void_p()
                 self.call(f"tiledb_channel_operator_{operator}_get", byref(how))
-                operation = self._new("aggregate")
+                operation = self.new("aggregate")
                 self.call("tiledb_create_unary_aggregate", handle, how, name.encode(), byref(operation))
             self.call("tiledb_channel_apply_aggregate", channel, output, operation)
             parts = ["data"]
