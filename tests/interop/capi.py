@@ -20,7 +20,7 @@ DELETE, UPDATE = 2, 3  # TILEDB_DELETE, TILEDB_UPDATE
 
 
 @cache
-def _library() -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
     origin = find_spec("tiledb").origin
     folders = [Path(origin).parent.parent / "tiledb.libs", Path(origin).parent]
     found = [
@@ -35,11 +35,11 @@ class Session:
     def __init__(self, config: Mapping[str, str]) -> None:
         self._made: list[tuple[str, c_void_p]] = []
         handle, error = self.new("config"), c_void_p()
-        _library().tiledb_config_alloc(byref(handle), byref(error))
+        library().tiledb_config_alloc(byref(handle), byref(error))
         for key, value in config.items():
-            _library().tiledb_config_set(handle, key.encode(), value.encode(), byref(error))
+            library().tiledb_config_set(handle, key.encode(), value.encode(), byref(error))
         self.ctx = self.new("ctx")
-        assert _library().tiledb_ctx_alloc(handle, byref(self.ctx)) == 0
+        assert library().tiledb_ctx_alloc(handle, byref(self.ctx)) == 0
 
     def new(self, kind: str) -> c_void_p:
         handle = c_void_p()
@@ -47,10 +47,10 @@ class Session:
         return handle
 
     def call(self, function: str, *arguments: object) -> None:
-        if getattr(_library(), function)(self.ctx, *arguments) != 0:
+        if getattr(library(), function)(self.ctx, *arguments) != 0:
             error, message = c_void_p(), c_char_p()
-            _library().tiledb_ctx_get_last_error(self.ctx, byref(error))
-            _library().tiledb_error_message(error, byref(message))
+            library().tiledb_ctx_get_last_error(self.ctx, byref(error))
+            library().tiledb_error_message(error, byref(message))
             raise tiledb.TileDBError(message.value.decode())
 
     def make(self, kind: str, *arguments: object) -> c_void_p:
@@ -91,7 +91,7 @@ class Session:
     def close(self) -> None:
         for kind, handle in reversed(self._made):
             with suppress(AttributeError):
-                free = getattr(_library(), f"tiledb_{kind}_free")
+                free = getattr(library(), f"tiledb_{kind}_free")
                 free.argtypes = [POINTER(c_void_p)]
                 free(byref(handle))
 

@@ -7,15 +7,15 @@ import numpy as np
 
 from differential.history import Columns, Query, Row
 from differential.terrazzo_actor import NOT_A_TIME
-from terrazzo import Datatype, Schema
+from terrazzo import Schema
 
 
 def rows_of(columns: Columns, query: Query, schema: Schema) -> Counter[Row]:
-    """The rows, each as often as it is there; a day that is no day counts as null."""
+    """The rows, each as often as it is there; a time that is none counts as null."""
     told = []
     for name in query.columns:
-        cells = columns[name]
-        if schema.field(name).datatype is Datatype.DATETIME_DAY and schema.field(name).cell_val_num == 1:
+        cells, field = columns[name], schema.field(name)
+        if (field.datatype.is_datetime or field.datatype.is_time) and field.cell_val_num == 1:
             cells = [None if cell == NOT_A_TIME else cell for cell in cells]
         told.append(cells)
     return Counter(zip(*told, strict=True))

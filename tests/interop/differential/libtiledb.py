@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import tiledb
-from capi import DELETE, UPDATE, Session
+from capi import DELETE, UPDATE, Session, library
 
 from differential.history import (
     Cell,
@@ -69,6 +69,11 @@ class Libtiledb(Session):
         finally:
             self.close()
             self._made = mine
+
+    def static(self, function: str, *arguments: object) -> None:
+        """A function that takes no context and ends with the address of an error."""
+        if getattr(library(), function)(*arguments, byref(c_void_p())) != 0:
+            raise tiledb.TileDBError(f"{function} failed")
 
     def out(self, kind: str, function: str, *arguments: object) -> c_void_p:
         handle = self.new(kind)
@@ -314,10 +319,14 @@ class Libtiledb(Session):
                     array.meta[key] = value
 
     def maintain(self, uri: str, op: Maintain) -> None:
-        config = tiledb.Config({**CONFIG, "sm.consolidation.mode": op.mode, "sm.vacuum.mode": op.mode})
-        tiledb.consolidate(uri, config=config)
-        if op.vacuum:
-            tiledb.vacuum(uri, config=config)
+        with self.scope():
+            config = self.new("config")
+            self.static("tiledb_config_alloc", byref(config))
+            for key in ("sm.consolidation.mode", "sm.vacuum.mode"):
+                self.static("tiledb_config_set", config, key.encode(), op.mode.encode())
+            self.call("tiledb_array_consolidate", uri.encode(), config)
+            if op.vacuum:
+                self.call("tiledb_array_vacuum", uri.encode(), config)
 
     # -- answers --------------------------------------------------------------------------------------
 

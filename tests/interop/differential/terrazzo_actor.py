@@ -16,6 +16,7 @@ from differential.history import (
     Delete,
     Evolve,
     Joined,
+    Maintain,
     Member,
     Not,
     Null,
@@ -67,6 +68,20 @@ def perform(array: tz.Array, op: Any) -> None:
                     array.meta[key] = value
 
 
+def maintain(array: tz.Array, op: Maintain) -> None:
+    match op.mode:
+        case "fragments":
+            array.consolidate()
+        case "commits":
+            array.consolidate_commits()
+        case "fragment_meta":
+            array.consolidate_fragment_metadata()
+        case "array_meta":
+            array.consolidate_metadata()
+    if op.vacuum:
+        array.vacuum(retain=0)
+
+
 def look(array: tz.Array, schema: Schema, query: Query) -> Columns:
     where, region = request_of(schema, query)
     order = None if query.layout == "unordered" else query.layout
@@ -99,6 +114,8 @@ def _coordinate(stored: bytes, dim: Dim) -> Any:
 
 
 def _coordinate_bytes(value: Any, dim: Dim) -> bytes:
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        value = value.astype(np.int64)
     return value.encode() if dim.is_var else np.array(value, dim.datatype.dtype).tobytes()
 
 
@@ -207,6 +224,9 @@ def _raw(array: pa.Array, datatype: Datatype) -> bytes:
         absent = np.iinfo(np.int64).min
         return b"".join(np.array(absent if day is None else day, "<i8").tobytes() for day in days.to_pylist())
     width = datatype.size
+    if array.null_count and (datatype.is_datetime or datatype.is_time):
+        counts = array.view(pa.int64()).fill_null(np.iinfo(np.int64).min)
+        return counts.to_numpy(zero_copy_only=False).astype("<i8").tobytes()
     data = array.buffers()[1]
     return b"" if data is None else bytes(data)[array.offset * width : (array.offset + len(array)) * width]
 
@@ -243,6 +263,8 @@ def literal(value: bytes, field: Attr | Dim, schema: Schema) -> str:
     number = np.frombuffer(value, datatype.dtype)[0]
     if datatype is Datatype.BOOL:
         return "TRUE" if number else "FALSE"
+    if datatype.is_datetime:
+        return f"TIMESTAMP '{np.datetime64(int(number), datatype.unit)}'"
     if datatype.is_float:
         return f"{Decimal(float(number)):f}"
     return str(int(number))
@@ -252,6 +274,11 @@ def python_value(cell: Cell, attr: Attr, schema: Schema) -> Any:
     """A cell as a user writes it."""
     if cell is None:
         return None
+    datatype = attr.datatype
+    if attr.enum is None and (datatype.is_datetime or datatype.is_time):
+        kind = "M" if datatype.is_datetime else "m"
+        values = list(np.frombuffer(cell, f"<{kind}8[{datatype.unit}]"))
+        return values if attr.is_var or attr.cell_val_num > 1 else values[0]
     return as_array([cell], attr, schema)[0].as_py()
 
 
