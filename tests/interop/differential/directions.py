@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import terrazzo as tz
 from differential import terrazzo_actor as ours
-from differential.checks import Differs, check_against_libtiledb, check_against_model
+from differential.checks import DifferenceError, check_against_libtiledb, check_against_model
 from differential.generator import START, Generator
 from differential.history import Case, Delete, Evolve, Maintain, Operation, Put, Update, Write
 from differential.worker import Crashed, Refused, Worker
@@ -129,7 +129,7 @@ def run(worker: Worker, folder: str, direction: str, seed: int) -> None:
     """One case; what goes wrong is told with the direction and the seed."""
     try:
         DIRECTIONS[direction](worker, f"{folder}/{direction}{seed}", seed)
-    except (Differs, Crashed, Refused, tz.TerrazzoError) as problem:
+    except (DifferenceError, Crashed, Refused, tz.TerrazzoError) as problem:
         raise AssertionError(
             f"direction {direction}, seed {seed}: {type(problem).__name__}: {problem}"
         ) from problem
