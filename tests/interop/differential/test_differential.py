@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from differential.directions import DIRECTIONS, run
+from differential.directions import run
 from differential.generator import EXCLUDED
 from differential.worker import Worker
 
@@ -22,14 +22,6 @@ CHUNK = 10
 
 FIRST = int(os.environ.get("TERRAZZO_SEED", "0"))
 CASES = int(os.environ.get("TERRAZZO_CASES", USUAL))
-
-FOUND = {
-    "A": (),
-    "B": (),
-    "C": (),
-    "U": (),
-}
-"""Seeds that once showed a difference."""
 
 
 def chunks() -> Iterator[object]:
@@ -59,12 +51,6 @@ def folder() -> Iterator[str]:
 @pytest.mark.parametrize(("direction", "seeds"), list(chunks()))
 def test_both_libraries_show_the_same_cells_at_every_instant(worker, folder, direction, seeds):
     for seed in seeds:
-        run(worker, folder, direction, seed)
-
-
-@pytest.mark.parametrize("direction", list(DIRECTIONS))
-def test_what_once_differed_is_the_same(worker, folder, direction):
-    for seed in FOUND[direction]:
         run(worker, folder, direction, seed)
 
 
