@@ -188,6 +188,7 @@ def _dense_columns(view: View, request: Request, size: int) -> Iterator[dict[str
 
 def nonempty_domain(view: View) -> dict[str, tuple[Any, Any]] | None:
     """Lowest and highest coordinate of what was written, per dimension; deletes do not change it."""
+    view.snapshot.require_sound()
     domains: list[Any] = [f.footer.domain for f in view.snapshot.fragments if f.footer.domain is not None]
     if not domains:
         return None

@@ -1,6 +1,7 @@
 """SQL text to a predicate bound to a schema. Every name and every literal is checked before anything is read."""
 
 import difflib
+from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
@@ -87,8 +88,8 @@ class _Binder:
             case exp.And() | exp.Or():
                 sides = [self.bind(side, negated=negated) for side in _chain(node)]
                 if isinstance(node, exp.And) != negated:
-                    return both(*_gathered(sides, Op.NE, Op.NOT_IN))
-                return either(*_gathered(sides, Op.EQ, Op.IN))
+                    return both(*_gathered(sides, Op.NE, Op.NOT_IN, self.schema))
+                return either(*_gathered(sides, Op.EQ, Op.IN, self.schema))
             case exp.Boolean():
                 return TRUE if bool(node.this) != negated else FALSE
             case exp.Between() if not node.args.get("symmetric"):
@@ -152,14 +153,12 @@ class _Binder:
             raise InvalidRequestError(f'a list with NULL in it decides nothing; write "{field.name} IS NULL"')
         tests = [compare_with(field, Op.EQ, value, self.schema) for value in values]
         # A value that the field cannot hold is in no cell.
-        members = dict.fromkeys(test.value for test in tests if isinstance(test, Test))
-        if field.datatype.is_float:
-            for raw in list(members):
-                if not any(raw[:-1]) and raw[-1] in {0, 0x80}:  # one zero means both, and sets go by bytes
-                    members |= dict.fromkeys((raw[:-1] + b"\0", raw[:-1] + b"\x80"))
+        members = _members(field, [test.value for test in tests if isinstance(test, Test)])
         if not members:
             return not_null(field) if negated else FALSE
-        return _members(field.name, tuple(members), negated=negated)
+        if len(members) == 1:
+            return Test(Op.NE if negated else Op.EQ, field.name, members[0])
+        return Test(Op.NOT_IN if negated else Op.IN, field.name, b"", members)
 
     def _is(self, node: Any, *, negated: bool) -> Predicate:
         field = self._field(node.this)
@@ -186,13 +185,17 @@ class _Binder:
         return Test(Op.EQ, field.name, b"\0" if negated else b"\1")
 
 
-def _members(name: str, members: tuple[bytes, ...], *, negated: bool) -> Test:
-    if len(members) == 1:
-        return Test(Op.NE if negated else Op.EQ, name, members[0])
-    return Test(Op.NOT_IN if negated else Op.IN, name, b"", members)
+def _members(field: Field, values: Iterable[bytes]) -> tuple[bytes, ...]:
+    """A set of values; sets go by bytes, so where there is one zero of a float there are both."""
+    members = dict.fromkeys(values)
+    if field.datatype.is_float:
+        for raw in list(members):
+            if not any(raw[:-1]) and raw[-1] in {0, 0x80}:
+                members |= dict.fromkeys((raw[:-1] + b"\0", raw[:-1] + b"\x80"))
+    return tuple(members)
 
 
-def _gathered(sides: list[Predicate], one: Op, many: Op) -> list[Predicate]:
+def _gathered(sides: list[Predicate], one: Op, many: Op, schema: Schema) -> list[Predicate]:
     """`x = 1 OR x = 2 OR …`, if long, as one test with a set; the same of `x != 1 AND x != 2 AND …`."""
     sets: dict[str, dict[bytes, None]] = {}
     for side in sides:
@@ -202,7 +205,8 @@ def _gathered(sides: list[Predicate], one: Op, many: Op) -> list[Predicate]:
     if not long:
         return sides
     kept = [side for side in sides if not (isinstance(side, Test) and side.op is one and side.field in long)]
-    return [*kept, *(Test(many, name, b"", tuple(sets[name])) for name in sets if name in long)]
+    tests = [Test(many, name, b"", _members(schema.field(name), sets[name])) for name in sets if name in long]
+    return [*kept, *tests]
 
 
 # -- the syntax tree -----------------------------------------------------------------------------------

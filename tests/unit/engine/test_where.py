@@ -476,6 +476,17 @@ def test_chains_of_thousands_of_terms_are_one_test(array: tz.Array) -> None:
     )
 
 
+def test_a_chain_of_floats_finds_both_zeros(uri: str) -> None:
+    chain = " OR ".join(f"v = {i}" for i in range(20))
+    a = tz.create(uri, tz.Schema([tz.Dim("x", "int8", (0, 9))], [tz.Attr("v", "float64")]))
+    a.write({"x": range(5), "v": [0.0, -0.0, 3.0, 30.0, float("nan")]})
+
+    assert a.read(where=chain, order="row-major").column("x").to_pylist() == [0, 1, 2]
+    assert a.read(where=f"NOT ({chain})").column("x").to_pylist() == [3]
+    a.delete(chain)
+    assert a.read(order="row-major").column("x").to_pylist() == [3, 4]
+
+
 def test_a_chain_of_thousands_of_terms_can_be_deleted_by(uri: str) -> None:
     a = tz.create(uri, SCHEMA)
     a.write(ROWS)
