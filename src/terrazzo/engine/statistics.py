@@ -2,7 +2,7 @@
 
 A null, and a cell of a dense tile outside the written box, does not count. NaN never becomes a minimum or a
 maximum while there is a number beside it. Integer sums stay at a bound once they cross it, those of tiles as
-those of fragments; sums of floats are added in the order of the cells, as libtiledb adds them.
+those of fragments.
 """
 
 from collections.abc import Sequence
@@ -30,6 +30,7 @@ from terrazzo.format.sections import (
 
 Starts = NDArray[np.int64]
 _HALF = np.int64(32)
+_IN_ORDER = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ def _sums(values: NDArray[Any], starts: Starts, mask: Mask | None, dtype: np.dty
     counted = values if mask is None else np.where(mask, values, values.dtype.type(0))
     if dtype.kind == "f":
         ends = [*starts[1:].tolist(), len(counted)]
-        return np.array([_in_order(counted[a:b]) for a, b in zip(starts.tolist(), ends, strict=True)], dtype)
+        return np.array([_float_sum(counted[a:b]) for a, b in zip(starts.tolist(), ends, strict=True)], dtype)
     sums: NDArray[Any] = np.add.reduceat(counted, starts, dtype=dtype)
     if values.dtype.itemsize < 8:
         return sums  # a tile of 2**32 cells would be needed to overflow
@@ -183,8 +184,11 @@ def _sums(values: NDArray[Any], starts: Starts, mask: Mask | None, dtype: np.dty
     return sums
 
 
-def _in_order(values: NDArray[Any]) -> Any:
-    """Each value added to the sum of those before it: numpy's own sum adds in pairs and rounds otherwise."""
+def _float_sum(values: NDArray[Any]) -> Any:
+    """A short run is added in order, which gives libtiledb's very bits; a long one in pairs, which is closer to the
+    truth and fifteen times as fast."""
+    if len(values) > _IN_ORDER:
+        return values.sum(dtype=np.float64)
     return np.cumsum(values, dtype=np.float64)[-1] + 0.0  # a sum begins with 0, so that it is never -0
 
 
@@ -204,5 +208,5 @@ def _saturated(values: NDArray[Any]) -> Any:
 
 def _fold(sums: NDArray[Any]) -> NDArray[Any]:
     """The sum of a fragment out of those of its tiles, one after the other."""
-    total = _in_order(sums) if sums.dtype.kind == "f" else _saturated(sums)
+    total = _float_sum(sums) if sums.dtype.kind == "f" else _saturated(sums)
     return np.asarray(total, sums.dtype)
