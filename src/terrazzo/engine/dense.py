@@ -279,6 +279,9 @@ def to_tiles(
     for name, column in columns.items():
         if column.offsets is not None:
             tiled[name] = _folded_var(column, schema.attr(name), box, places, schema)
+        elif whole:
+            validity = None if column.validity is None else _folded(column.validity, box, places, schema)
+            tiled[name] = Column(_Tiles(column.values, box, places, schema), None, validity)  # type: ignore[arg-type]
         else:
             values = _folded(column.values, box, places, schema)
             validity = None if column.validity is None else _folded(column.validity, box, places, schema)
@@ -300,6 +303,31 @@ def _folded(cells: NDArray[Any], box: Box, places: list[tuple[int, ...]], schema
 
     run_all([lambda row=row: one(row) for row in range(len(places))])  # type: ignore[misc]
     return tiles.reshape(-1, *cell)
+
+
+class _Tiles:
+    """Cells of whole tiles, folded when they are asked for: the array in between would cost more than the work."""
+
+    def __init__(self, cells: NDArray[Any], box: Box, places: list[tuple[int, ...]], schema: Schema) -> None:
+        self.box, self.places, self.schema = box, places, schema
+        self.cell = cells.shape[1:]
+        self.block = cells.reshape(*shape_of(box), *self.cell)
+        self.tile_cells = dense_tile_cells(schema)
+        self.shape = (len(places) * self.tile_cells, *self.cell)
+        self.dtype, self.ndim, self.nbytes = cells.dtype, cells.ndim, cells.nbytes
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, wanted: slice) -> NDArray[Any]:
+        """Whole tiles, from the first cell of one to the last of another."""
+        first, last = wanted.start // self.tile_cells, wanted.stop // self.tile_cells
+        out = np.empty((last - first, self.tile_cells, *self.cell), self.dtype)
+        for row, place in enumerate(self.places[first:last]):
+            _unfolded(out[row], self.schema, self.cell)[...] = self.block[
+                _slices(tile_box(place, self.schema), self.box)
+            ]
+        return out.reshape(-1, *self.cell)
 
 
 def _folded_var(
