@@ -24,8 +24,9 @@ demo: install  ## create, write, update and read an array, and show it
 test: install  ## all tests
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-fuzz: install  ## four times as many damaged files as `make test` tries
+fuzz: install  ## damaged files four times as many as `make test` tries, and 5,000 random histories beside libtiledb
 	TERRAZZO_FUZZ=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/property/test_bad_input.py tests/property/test_bad_arrays.py
+	TERRAZZO_CASES=5000 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/interop/differential
 
 check: install  ## ruff, mypy strict, import-linter
 	$(BIN)/ruff check .

@@ -4,9 +4,9 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+
 from differential.history import Columns, Query, Row
 from differential.terrazzo_actor import NOT_A_TIME
-
 from terrazzo import Schema
 
 

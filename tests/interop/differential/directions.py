@@ -8,13 +8,12 @@ U   as C, with updates: libtiledb has no right answer for them, so terrazzo read
 
 from collections.abc import Callable
 
+import terrazzo as tz
 from differential import terrazzo_actor as ours
 from differential.checks import Differs, check_against_libtiledb, check_against_model
 from differential.generator import START, Generator
 from differential.history import Case, Delete, Evolve, Maintain, Operation, Put, Update, Write
 from differential.worker import Crashed, Refused, Worker
-
-import terrazzo as tz
 from terrazzo import InvalidRequestError
 
 _CALLS = {
@@ -54,7 +53,9 @@ def direction_b(worker: Worker, uri: str, seed: int) -> None:
             # that comes late does not meet the cells that one after it wrote again.
             late = isinstance(op, (Write, Delete)) and any(op.at <= at for at in rewritten)
             # And the cells that a late delete writes again lack what was dropped in the meantime.
-            dropped = isinstance(op, Delete) and any(isinstance(was, Evolve) and op.at < was.at for was in done)
+            dropped = isinstance(op, Delete) and any(
+                isinstance(was, Evolve) and op.at < was.at for was in done
+            )
             told = told and not late and not dropped
             if isinstance(op, Delete):
                 rewritten.add(op.at)  # cells that SQL keeps are back one millisecond later
@@ -135,5 +136,6 @@ def run(worker: Worker, folder: str, direction: str, seed: int) -> None:
     try:
         DIRECTIONS[direction](worker, f"{folder}/{direction}{seed}", seed)
     except (Differs, Crashed, Refused, tz.TerrazzoError) as problem:
-        raise AssertionError(f"direction {direction}, seed {seed}: {type(problem).__name__}: {problem}") from problem
-
+        raise AssertionError(
+            f"direction {direction}, seed {seed}: {type(problem).__name__}: {problem}"
+        ) from problem

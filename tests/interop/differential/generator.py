@@ -11,13 +11,32 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from differential.history import (
-    Box, Case, Cell, Columns, Condition, Delete, Evolve, Joined, Maintain, Member, Not, Null, Operation, Put, Query,
-    Ranges, Test, Update, Window, Write, fields_of,
-)  # fmt: skip
-from differential.libtiledb import labels_of
 
 import terrazzo as tz
+from differential.history import (
+    Box,
+    Case,
+    Cell,
+    Columns,
+    Condition,
+    Delete,
+    Evolve,
+    Joined,
+    Maintain,
+    Member,
+    Not,
+    Null,
+    Operation,
+    Put,
+    Query,
+    Ranges,
+    Test,
+    Update,
+    Window,
+    Write,
+    fields_of,
+)  # fmt: skip
+from differential.libtiledb import labels_of
 from terrazzo import Attr, Datatype, Dim, Enumeration, InvalidRequestError, Schema
 from terrazzo.engine.predicate import compares_first_only
 from terrazzo.format.condition import Op
@@ -65,7 +84,9 @@ START = 1_600_000_000_000
 """When every array is created; all instants have the same number of digits."""
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
-DATES = [f"datetime64[{unit}]" for unit in ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")]
+DATES = [
+    f"datetime64[{unit}]" for unit in ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
+]
 TIMES = [f"timedelta64[{unit}]" for unit in ("h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")]
 FLOATS = ["float32", "float64"]
 BYTES = ["utf8", "ascii", "blob", "char", "geom_wkb", "geom_wkt", "string_utf16", "string_utf32"]
@@ -116,10 +137,17 @@ class Generator:
         if sparse:
             options["allows_duplicates"] = self.chance(0.4)
         if self.chance(0.3):
-            options["coords_filters"] = self.pick([[F.Gzip(3)], [F.ByteShuffle(), F.Lz4()], [F.Zstd(2), F.Md5()]])
+            options["coords_filters"] = self.pick(
+                [[F.Gzip(3)], [F.ByteShuffle(), F.Lz4()], [F.Zstd(2), F.Md5()]]
+            )
         if self.chance(0.3):
             options["offsets_filters"] = self.pick(
-                [[], [F.DoubleDelta(), F.Zstd(1)], [F.PositiveDelta(), F.BitWidthReduction()], [F.Delta(), F.Bzip2(1)]]
+                [
+                    [],
+                    [F.DoubleDelta(), F.Zstd(1)],
+                    [F.PositiveDelta(), F.BitWidthReduction()],
+                    [F.Delta(), F.Bzip2(1)],
+                ]
             )
         if self.chance(0.2):
             options["validity_filters"] = self.pick([[], [F.BitShuffle(), F.Gzip(1)], [F.Zstd(4)]])
@@ -184,7 +212,9 @@ class Generator:
     def _fitting(self, attr: Attr, *, sparse: bool) -> Attr:
         text = attr.is_var and attr.datatype in {Datatype.STRING_ASCII, Datatype.CHAR}
         if self.libtiledb_writes and text and not sparse:
-            raise InvalidRequestError("dense text crashes libtiledb when there are fewer tiles than attributes")
+            raise InvalidRequestError(
+                "dense text crashes libtiledb when there are fewer tiles than attributes"
+            )
         return attr
 
     def _any_attr(self, enums: dict[str, Enumeration], *, sparse: bool) -> Attr:
@@ -194,7 +224,9 @@ class Generator:
             enum = self._enumeration()
             enums[enum.name] = enum
             datatype = Datatype.parse(self.pick(INTEGERS))
-            return Attr(name, datatype, nullable=nullable, enum=enum.name, filters=self._filters(datatype, var=False))
+            return Attr(
+                name, datatype, nullable=nullable, enum=enum.name, filters=self._filters(datatype, var=False)
+            )
         if kind == "bytes":
             datatype = Datatype.parse(self.pick(["utf8", "utf8", "ascii", "ascii", *BYTES]))
             count = self.rng.randint(2, 4) if self.chance(0.2) else None
@@ -395,7 +427,10 @@ class Generator:
             box += (((low, high) if self.chance(0.2) else (a, b)),)
         n_cells = prod(b - a + 1 for a, b in box)
         return Write(
-            at, schema, {attr.name: [self.cell(attr, schema) for _ in range(n_cells)] for attr in schema.attrs}, box
+            at,
+            schema,
+            {attr.name: [self.cell(attr, schema) for _ in range(n_cells)] for attr in schema.attrs},
+            box,
         )
 
     def _assignments(self, schema: Schema) -> dict[str, Cell]:
@@ -416,7 +451,9 @@ class Generator:
             droppable = []
         if self.chance(0.6):
             scratch: dict[str, Enumeration] = {}
-            attr = self.until_valid(lambda: self._plain(self._attr(scratch, sparse=schema.sparse), maintenance))
+            attr = self.until_valid(
+                lambda: self._plain(self._attr(scratch, sparse=schema.sparse), maintenance)
+            )
             add.append(attr)
         if droppable and len(schema.attrs) + len(add) > 1 and self.chance(0.35):
             drop.append(self.pick(droppable))
@@ -433,7 +470,9 @@ class Generator:
 
     def _plain(self, attr: Attr, maintenance: bool) -> Attr:
         if maintenance and attr.is_var:
-            raise InvalidRequestError("libtiledb divides by 0 when it consolidates fragments that all lack it")
+            raise InvalidRequestError(
+                "libtiledb divides by 0 when it consolidates fragments that all lack it"
+            )
         if attr.enum is not None:
             raise InvalidRequestError("an enumeration that is added with its attribute has its own tests")
         return attr
@@ -479,7 +518,9 @@ class Generator:
                 chosen = (*dims, *(name for name in chosen if name not in dims))
             region = {} if self.chance(0.4) else self.region(schema, pools, disjoint="row-major" in layouts)
             # "conditions on added attributes"
-            tested = replace(schema, attrs=tuple(attr for attr in schema.attrs if added or attr.name in lasting))
+            tested = replace(
+                schema, attrs=tuple(attr for attr in schema.attrs if added or attr.name in lasting)
+            )
             possible = self._testable(tested, pools, delete=False)
             where = self.condition(tested, pools, delete=False) if possible and self.chance(0.6) else None
             where = None if where is None else decided_alike(where, schema)
@@ -536,7 +577,9 @@ class Generator:
             else:
                 numbers.append(self.rng.randint(low, high))
         if disjoint:
-            numbers = sorted(self.rng.sample(sorted(set(numbers)), min(len(set(numbers)), self.pick([1, 2, 4]))))
+            numbers = sorted(
+                self.rng.sample(sorted(set(numbers)), min(len(set(numbers)), self.pick([1, 2, 4])))
+            )
         else:
             numbers = [self.pick(numbers) for _ in range(2 * self.pick([1, 1, 2, 3]))]
         if len(numbers) % 2:
@@ -545,11 +588,14 @@ class Generator:
         pairs = [(a, a) if self.chance(0.3) else (a, b) for a, b in pairs]
         return [tuple(np.array(end, dtype).tobytes() for end in pair) for pair in pairs]
 
-    def condition(self, schema: Schema, pools: list[list[bytes]], *, delete: bool, depth: int = 0) -> Condition:
+    def condition(
+        self, schema: Schema, pools: list[list[bytes]], *, delete: bool, depth: int = 0
+    ) -> Condition:
         """What both libraries can say. `delete`: what both can store."""
         if depth < 3 and self.chance(0.4 if depth == 0 else 0.25):
             children = tuple(
-                self.condition(schema, pools, delete=delete, depth=depth + 1) for _ in range(self.rng.randint(2, 3))
+                self.condition(schema, pools, delete=delete, depth=depth + 1)
+                for _ in range(self.rng.randint(2, 3))
             )
             return Joined(self.pick(["AND", "OR"]), children)
         if depth < 3 and self.chance(0.15):
@@ -571,7 +617,9 @@ class Generator:
             return fields
         return [field for field in fields if not compares_first_only(field)]
 
-    def _test(self, field: Attr | Dim, schema: Schema, pools: list[list[bytes]], *, delete: bool) -> Condition:
+    def _test(
+        self, field: Attr | Dim, schema: Schema, pools: list[list[bytes]], *, delete: bool
+    ) -> Condition:
         enum = schema.enums[field.enum] if isinstance(field, Attr) and field.enum else None
         ops = [Op.LT, Op.LE, Op.GT, Op.GE, Op.EQ, Op.NE]
         if enum is not None and not enum.ordered:
@@ -639,7 +687,11 @@ def misread_ranges(schema: Schema, place: int) -> bool:
 
 
 def never_unknown(attr: Attr) -> bool:
-    return not attr.nullable and (attr.enum is not None or not attr.datatype.is_float) and not compares_first_only(attr)
+    return (
+        not attr.nullable
+        and (attr.enum is not None or not attr.datatype.is_float)
+        and not compares_first_only(attr)
+    )
 
 
 def decided_alike(condition: Condition, schema: Schema, *, negated: bool = False) -> Condition:
@@ -651,7 +703,9 @@ def decided_alike(condition: Condition, schema: Schema, *, negated: bool = False
             return Not(decided_alike(child, schema, negated=not negated))
         case Test(op, name, value) | Member(op, name, value):
             differs = op.negated if negated else op
-            floats = any(attr.name == name and attr.enum is None and attr.datatype.is_float for attr in schema.attrs)
+            floats = any(
+                attr.name == name and attr.enum is None and attr.datatype.is_float for attr in schema.attrs
+            )
             if floats and differs in {Op.NE, Op.NOT_IN}:
                 return type(condition)(op.negated, name, value)
     return condition
@@ -673,5 +727,3 @@ def places(box: Box, schema: Schema) -> list[tuple[bytes, ...]]:
         for (low, high), dim in zip(box, schema.dims, strict=True)
     ]
     return list(product(*lines))
-
-

@@ -9,16 +9,31 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from ctypes import byref, c_double, c_int32, c_uint8, c_uint32, c_uint64, c_void_p
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import tiledb
 from capi import DELETE, UPDATE, Session, library
+
 from differential.history import (
-    Cell, Columns, Condition, Delete, Evolve, Joined, Maintain, Member, Not, Null, Put, Query, Test, Update, Window,
+    Cell,
+    Columns,
+    Condition,
+    Delete,
+    Evolve,
+    Joined,
+    Maintain,
+    Member,
+    Not,
+    Null,
+    Put,
+    Query,
+    Test,
+    Update,
+    Window,
     Write,
 )  # fmt: skip
-
 from terrazzo import Schema
 from terrazzo.format.attribute import Attr
 from terrazzo.format.condition import Op
@@ -81,9 +96,7 @@ class Libtiledb(Session):
             self.call("tiledb_array_schema_set_cell_order", handle, c_int32(schema.cell_order))
             self.call("tiledb_array_schema_set_tile_order", handle, c_int32(schema.tile_order))
             if schema.sparse:
-                self.call(
-                    "tiledb_array_schema_set_allows_dups", handle, c_int32(schema.allows_duplicates)
-                )
+                self.call("tiledb_array_schema_set_allows_dups", handle, c_int32(schema.allows_duplicates))
             for kind, pipeline in (
                 ("coords", schema.coords_filters),
                 ("offsets", schema.offsets_filters),
@@ -103,7 +116,9 @@ class Libtiledb(Session):
             domain = np.array(dim.domain, dim.datatype.dtype).tobytes()
             kind = dim.datatype.dtype if dim.datatype.is_float else np.dtype(f"<u{dim.datatype.size}")
             if dim.datatype.is_float or dim.tile <= np.iinfo(dim.datatype.dtype).max:
-                tile = np.array(dim.tile, kind).tobytes()  # otherwise all of the domain, which needs no telling
+                tile = np.array(
+                    dim.tile, kind
+                ).tobytes()  # otherwise all of the domain, which needs no telling
         handle = self.make("dimension", dim.name.encode(), c_int32(dim.datatype), domain, tile)
         if dim.filters.filters:
             self.call("tiledb_dimension_set_filter_list", handle, self._filters(dim.filters))
@@ -137,7 +152,9 @@ class Libtiledb(Session):
                 ("offset", 5, c_double),
             ):
                 if hasattr(each, name):
-                    self.call("tiledb_filter_set_option", item, c_int32(option), byref(kind(getattr(each, name))))
+                    self.call(
+                        "tiledb_filter_set_option", item, c_int32(option), byref(kind(getattr(each, name)))
+                    )
             if hasattr(each, "max_window"):
                 option = 1 if "BitWidth" in type(each).__name__ else 2
                 self.call("tiledb_filter_set_option", item, c_int32(option), byref(c_uint32(each.max_window)))
@@ -246,7 +263,9 @@ class Libtiledb(Session):
             values[name] = as_indices([cell], op.schema.attr(name), op.schema)[0]
         self._condition_commit(uri, UPDATE, op.at, op.where, values)
 
-    def _condition_commit(self, uri: str, kind: int, at: int, where: Condition, values: dict[str, Cell]) -> None:
+    def _condition_commit(
+        self, uri: str, kind: int, at: int, where: Condition, values: dict[str, Cell]
+    ) -> None:
         with self.scope(), self._open(uri, kind, Window(at)) as array:
             query = self.make("query", array, c_int32(kind))
             self.call("tiledb_query_set_condition", query, self.meaning(where))
@@ -269,7 +288,9 @@ class Libtiledb(Session):
             case Null(name, is_null):
                 handle = self.make("query_condition")
                 op = Op.EQ if is_null else Op.NE
-                self.call("tiledb_query_condition_init", handle, name.encode(), None, c_uint64(0), c_int32(op))
+                self.call(
+                    "tiledb_query_condition_init", handle, name.encode(), None, c_uint64(0), c_int32(op)
+                )
                 return handle
             case Member(op, name, members):
                 data = b"".join(members)
@@ -339,7 +360,13 @@ class Libtiledb(Session):
                     if dim.is_var:
                         sizes = c_uint64(len(low)), c_uint64(len(high))
                         self.call(
-                            "tiledb_subarray_add_range_var", subarray, c_uint32(index), low, sizes[0], high, sizes[1]
+                            "tiledb_subarray_add_range_var",
+                            subarray,
+                            c_uint32(index),
+                            low,
+                            sizes[0],
+                            high,
+                            sizes[1],
                         )
                     else:
                         self.call("tiledb_subarray_add_range", subarray, c_uint32(index), low, high, None)
@@ -389,7 +416,9 @@ class Libtiledb(Session):
             parts.append((buffer, size))
         return parts
 
-    def _aggregates(self, array: c_void_p, schema: Schema, query: Query, wanted: list[tuple[str, str]]) -> list[Any]:
+    def _aggregates(
+        self, array: c_void_p, schema: Schema, query: Query, wanted: list[tuple[str, str]]
+    ) -> list[Any]:
         """(operator, attribute) → the bytes of the answer, None where it is null."""
         handle = self._query(array, schema, query)
         channel = self.out("query_channel", "tiledb_query_get_default_channel", handle)
@@ -450,9 +479,7 @@ class Libtiledb(Session):
             else:
                 size = dim.datatype.size
                 both = ctypes.create_string_buffer(2 * size)
-                self.call(
-                    "tiledb_array_get_non_empty_domain_from_index", array, place, both, byref(empty)
-                )
+                self.call("tiledb_array_get_non_empty_domain_from_index", array, place, both, byref(empty))
                 if empty.value:
                     return None
                 found.append((both.raw[:size], both.raw[size:]))
@@ -470,7 +497,7 @@ def cells_of(field: Attr | Dim, parts: list[tuple[Any, c_uint64]]) -> list[Cell]
     else:
         width = field.cell_val_num * field.datatype.size
         edges = list(range(0, len(data) + 1, width))
-    cells: list[Cell] = [data[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    cells: list[Cell] = [data[a:b] for a, b in pairwise(edges)]
     if field.nullable:
         cells = [cell if flag else None for cell, flag in zip(cells, raw[-1], strict=True)]
     return cells
@@ -481,7 +508,7 @@ def labels_of(enum: Enumeration, data: bytes, offsets: bytes) -> list[bytes]:
         edges = [*np.frombuffer(offsets, "<u8").tolist(), len(data)]
     else:
         edges = list(range(0, len(data) + 1, enum.cell_val_num * enum.datatype.size))
-    return [data[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [data[a:b] for a, b in pairwise(edges)]
 
 
 def as_labels(cells: list[Cell], attr: Attr, labels: list[bytes]) -> list[Cell]:
@@ -502,5 +529,3 @@ def as_indices(cells: list[Cell], field: Attr | Dim, schema: Schema) -> list[Cel
     return [
         None if cell is None else np.array(labels[cell], field.datatype.dtype).tobytes() for cell in cells
     ]
-
-

@@ -9,12 +9,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from differential.generator import labels, places, schema_at
 from differential.history import (
-    Case, Cell, Condition, Delete, Joined, Member, Not, Null, Operation, Query, Ranges, Test, Update, Window,
+    Case,
+    Cell,
+    Condition,
+    Delete,
+    Joined,
+    Member,
+    Not,
+    Null,
+    Operation,
+    Query,
+    Ranges,
+    Test,
+    Update,
+    Window,
     Write,
 )  # fmt: skip
-
 from terrazzo import Attr, Datatype, Dim, Schema
 from terrazzo.format.condition import Op
 
@@ -43,11 +56,7 @@ def rows_at(case: Case, operations: list[Operation], window: Window) -> list[Cel
         if isinstance(op, Write) and window.since <= op.at <= last
         for version in _versions(op)
     ]
-    changes = [
-        op
-        for op in operations
-        if isinstance(op, (Delete, Update)) and window.since <= op.at <= last
-    ]
+    changes = [op for op in operations if isinstance(op, (Delete, Update)) and window.since <= op.at <= last]
     changes.sort(key=lambda op: op.at)
     if not schema.allows_duplicates:
         newest: dict[tuple[bytes, ...], Version] = {}
@@ -68,7 +77,8 @@ def _versions(op: Write) -> list[Version]:
     else:
         where = list(zip(*(op.cells[dim.name] for dim in op.schema.dims), strict=True))
     return [
-        Version(place, op.at, {name: op.cells[name][row] for name in attrs}, attrs) for row, place in enumerate(where)
+        Version(place, op.at, {name: op.cells[name][row] for name in attrs}, attrs)
+        for row, place in enumerate(where)
     ]
 
 
@@ -76,7 +86,9 @@ def _dense(schema: Schema, written: dict[tuple[bytes, ...], Version]) -> list[Ce
     found = []
     for place in places(tuple(dim.domain for dim in schema.dims), schema):
         version = written.get(place, Version(place, 0, {}, {}))
-        found.append(_place(version, schema) | {attr.name: _value(version, attr, schema) for attr in schema.attrs})
+        found.append(
+            _place(version, schema) | {attr.name: _value(version, attr, schema) for attr in schema.attrs}
+        )
     return found
 
 
@@ -122,7 +134,9 @@ def _changed(version: Version, changes: list[Delete | Update], schema: Schema) -
                 return None
             assigned |= change.values
     now = {attr.name: _value(version, attr, schema) for attr in schema.attrs}
-    return place | {name: assigned.get(name, cell) if name in assigned else cell for name, cell in now.items()}
+    return place | {
+        name: assigned.get(name, cell) if name in assigned else cell for name, cell in now.items()
+    }
 
 
 # -- conditions -------------------------------------------------------------------------------------------
@@ -184,9 +198,7 @@ def answer(rows: list[Cells], query: Query, schema: Schema) -> dict[str, list[Ce
         if all(_inside(row[name], ranges, schema.dim(name)) for name, ranges in query.region.items())
         and (query.where is None or holds(query.where, row, schema))
     ]
-    return {
-        name: [shown(row[name]) for row in chosen] for name in query.columns
-    }
+    return {name: [shown(row[name]) for row in chosen] for name in query.columns}
 
 
 def shown(cell: Cell) -> Cell:
@@ -198,5 +210,3 @@ def _inside(cell: Cell, ranges: Ranges, dim: Dim) -> bool:
         return stored if dim.is_var else np.frombuffer(stored, dim.datatype.dtype)[0]
 
     return any(number(low) <= number(cell) <= number(high) for low, high in ranges)
-
-

@@ -7,12 +7,26 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from differential.history import (
-    Cell, Columns, Condition, Delete, Evolve, Joined, Maintain, Member, Not, Null, Put, Query, Test, Update, Write,
-)  # fmt: skip
-from differential.libtiledb import labels_of
 
 import terrazzo as tz
+from differential.history import (
+    Cell,
+    Columns,
+    Condition,
+    Delete,
+    Evolve,
+    Joined,
+    Maintain,
+    Member,
+    Not,
+    Null,
+    Put,
+    Query,
+    Test,
+    Update,
+    Write,
+)  # fmt: skip
+from differential.libtiledb import labels_of
 from terrazzo import Datatype, Schema
 from terrazzo.format.attribute import Attr
 from terrazzo.format.datatypes import VAR
@@ -195,7 +209,9 @@ def _stored(array: pa.Array, datatype: Datatype, per_cell: int) -> list[Cell]:
         width = datatype.size
         cells: list[Cell] = [raw[at : at + width] for at in range(0, len(raw), width)]
         if array.null_count:
-            cells = [cell if ok else None for cell, ok in zip(cells, array.is_valid().to_pylist(), strict=True)]
+            cells = [
+                cell if ok else None for cell, ok in zip(cells, array.is_valid().to_pylist(), strict=True)
+            ]
         return cells
     return [_raw(cell.values, datatype) if cell.is_valid else None for cell in array]
 
@@ -206,9 +222,7 @@ def _raw(array: pa.Array, datatype: Datatype) -> bytes:
     if datatype is Datatype.DATETIME_DAY:
         days = array.view(pa.int32())
         absent = np.iinfo(np.int64).min
-        return b"".join(
-            np.array(absent if day is None else day, "<i8").tobytes() for day in days.to_pylist()
-        )
+        return b"".join(np.array(absent if day is None else day, "<i8").tobytes() for day in days.to_pylist())
     width = datatype.size
     if array.null_count and (datatype.is_datetime or datatype.is_time):
         counts = array.view(pa.int64()).fill_null(np.iinfo(np.int64).min)
@@ -274,5 +288,3 @@ def some_python_form(cells: Columns, schema: Schema, rng: random.Random) -> Any:
     if rng.random() < 0.3:
         return table.to_batches(max_chunksize=3)
     return {name: table.column(name) for name in table.schema.names} if rng.random() < 0.4 else table
-
-

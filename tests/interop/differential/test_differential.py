@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from differential.directions import DIRECTIONS, run
 from differential.generator import EXCLUDED
 from differential.worker import Worker

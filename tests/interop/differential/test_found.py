@@ -3,11 +3,11 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+
+import terrazzo as tz
 from differential import terrazzo_actor
 from differential.history import Delete, Member, Query, Test, Window
 from differential.libtiledb import Libtiledb
-
-import terrazzo as tz
 from terrazzo.format.condition import Op
 
 
@@ -37,9 +37,13 @@ def test_an_added_attribute_is_read_alone_out_of_a_fragment_that_lacks_it(tmp_pa
 
 def test_deletes_by_characters_of_a_fixed_length_mean_the_same_to_libtiledb(tmp_path):
     uri = str(tmp_path / "a")
-    schema = tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "char", values_per_cell=2, nullable=True)])
+    schema = tz.Schema(
+        [tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "char", values_per_cell=2, nullable=True)]
+    )
     array = tz.create(uri, schema)
-    array.write({"x": range(6), "a": pa.array([b"aa", b"ab", b"ac", b"ba", None, b"\xe9a"], pa.binary(2))}, at=10)
+    array.write(
+        {"x": range(6), "a": pa.array([b"aa", b"ab", b"ac", b"ba", None, b"\xe9a"], pa.binary(2))}, at=10
+    )
 
     array.delete("a = 'ab'", at=20)
     assert cells(array) == theirs(uri) == [b"aa", b"ac", b"ba", None, b"\xe9a"]
@@ -61,7 +65,9 @@ def theirs(uri: str) -> list:
 
 
 def test_infinities_are_written_without_a_warning(tmp_path):
-    schema = tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "float64"), tz.Attr("b", "float32")], capacity=3)
+    schema = tz.Schema(
+        [tz.Dim("x", "int32", (0, 9), 5)], [tz.Attr("a", "float64"), tz.Attr("b", "float32")], capacity=3
+    )
     array = tz.create(str(tmp_path / "a"), schema)
     endless = [float("inf"), float("-inf"), 1.0, 1e308]
     array.write({"x": range(4), "a": endless, "b": np.array([3e38, float("inf"), float("-inf"), 3e38], "f4")})
@@ -76,8 +82,14 @@ def test_a_set_holds_both_zeros_and_a_stored_one_only_its_bytes(tmp_path):
     zeros = [np.array(zero, "<f8").tobytes() for zero in (0.0, -0.0)]
     array.write({"x": range(4), "a": [0.0, -0.0, 1.0, 2.0]}, at=10)
 
-    assert numbers(array.read(where="a in (0, 1)"), "a") == numbers(array.read(where="a in (-0.0, 1)"), "a") == [0, 0, 1]
-    Libtiledb().delete(uri, Delete(20, schema, Member(Op.IN, "a", (zeros[0], np.array(2.0, "<f8").tobytes()))))
+    assert (
+        numbers(array.read(where="a in (0, 1)"), "a")
+        == numbers(array.read(where="a in (-0.0, 1)"), "a")
+        == [0, 0, 1]
+    )
+    Libtiledb().delete(
+        uri, Delete(20, schema, Member(Op.IN, "a", (zeros[0], np.array(2.0, "<f8").tobytes())))
+    )
     assert str(cells(array.refresh())) == "[-0.0, 1.0]"
     assert theirs(uri) == [zeros[1], np.array(1.0, "<f8").tobytes()]
     array.delete("a in (0, 7)", at=30)
@@ -85,12 +97,19 @@ def test_a_set_holds_both_zeros_and_a_stored_one_only_its_bytes(tmp_path):
     assert theirs(uri) == [np.array(1.0, "<f8").tobytes()]
 
 
-@pytest.mark.parametrize("datatype", ["bool", "int8", "datetime64[D]", "datetime64[us]", "timedelta64[s]", "float32"])
+@pytest.mark.parametrize(
+    "datatype", ["bool", "int8", "datetime64[D]", "datetime64[us]", "timedelta64[s]", "float32"]
+)
 def test_a_null_stands_for_several_values_of_any_type(tmp_path, datatype):
     attr = tz.Attr("a", datatype, values_per_cell=2, nullable=True)
     array = tz.create(str(tmp_path / "a"), tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], [attr]))
     single = tz.open(str(tmp_path / "a")).read().schema.field("a").type.value_type
-    array.write({"x": [1, 2], "a": pa.array([[1, 0] if datatype != "bool" else [True, False], None], pa.list_(single, 2))})
+    array.write(
+        {
+            "x": [1, 2],
+            "a": pa.array([[1, 0] if datatype != "bool" else [True, False], None], pa.list_(single, 2)),
+        }
+    )
 
     assert numbers(array.read(), "a")[1] is None
     assert len(numbers(array.read(), "a")[0]) == 2

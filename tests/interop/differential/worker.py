@@ -89,6 +89,7 @@ def serve() -> None:
     import warnings
 
     import tiledb
+
     from differential.libtiledb import Libtiledb
 
     warnings.simplefilter("ignore")
