@@ -5,11 +5,11 @@ which hold no cells, take the `tiledb` package.
 """
 
 import ctypes
-import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from ctypes import byref, c_double, c_int32, c_uint8, c_uint32, c_uint64, c_void_p
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -497,7 +497,7 @@ def cells_of(field: Attr | Dim, parts: list[tuple[Any, c_uint64]]) -> list[Cell]
     else:
         width = field.cell_val_num * field.datatype.size
         edges = list(range(0, len(data) + 1, width))
-    cells: list[Cell] = [data[a:b] for a, b in itertools.pairwise(edges)]
+    cells: list[Cell] = [data[a:b] for a, b in pairwise(edges)]
     if field.nullable:
         cells = [cell if flag else None for cell, flag in zip(cells, raw[-1], strict=True)]
     return cells
@@ -508,7 +508,7 @@ def labels_of(enum: Enumeration, data: bytes, offsets: bytes) -> list[bytes]:
         edges = [*np.frombuffer(offsets, "<u8").tolist(), len(data)]
     else:
         edges = list(range(0, len(data) + 1, enum.cell_val_num * enum.datatype.size))
-    return [data[a:b] for a, b in itertools.pairwise(edges)]
+    return [data[a:b] for a, b in pairwise(edges)]
 
 
 def as_labels(cells: list[Cell], attr: Attr, labels: list[bytes]) -> list[Cell]:
