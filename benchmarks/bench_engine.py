@@ -200,10 +200,11 @@ def dense_rows(path: Path) -> Iterator[dict[str, object]]:
 
 
 _SCAN = """
-import resource, sys
+import re, sys
 import terrazzo as tz
 rows = sum(batch.num_rows for batch in tz.open(sys.argv[1]).scan(memory="256MiB"))
-print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+peak = re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]  # of this program, not of its parent
+print(rows, int(peak) // 1024)
 """
 
 
