@@ -57,10 +57,9 @@ class _Push:
     of filters, and tells an override by `__func__`. Looking like the original, it serves both kinds of session.
     """
 
-    __func__ = DataSourceReader.pushFilters
-
     def __init__(self, reader: "ArrayReader") -> None:
         self.reader = reader
+        self.__func__ = DataSourceReader.pushFilters
 
     def __call__(self, filters: list[Filter]) -> Iterator[Filter]:
         return iter(self.reader.take_filters(filters))
