@@ -18,6 +18,7 @@ from terrazzo.format.domain import Dim
 
 Places = NDArray[np.float64]
 _LONGEST_LABEL = 18
+_FEW = 24
 _SUFFIXES = ((10**12, "T"), (10**9, "G"), (10**6, "M"))
 
 
@@ -60,6 +61,11 @@ class NumberAxis:
         is_span = self.dim.datatype.is_time
         return f"{self.dim.name} ({self.dim.datatype.unit})" if is_span else self.dim.name
 
+    @property
+    def middle(self) -> float:
+        """Of few whole numbers each has a wide room, and its label stands in the middle of it."""
+        return 0.5 / self._width if self._room and self._width <= _FEW else 0.0
+
     def place(self, value: Any, *, end: bool = False) -> float:
         return (float(value - self.low) + (self._room if end else 0)) / self._width
 
@@ -79,7 +85,7 @@ class NumberAxis:
     def ticks(self, most: int) -> list[Tick]:
         if self.dim.datatype.is_datetime:
             found = date_ticks(int(self.low), int(self.high), self.dim.datatype.unit, most)
-            return [Tick(self.place(value), label, context) for value, label, context in found]
+            return [Tick(self.place(value) + self.middle, label, context) for value, label, context in found]
         return _number_ticks(self, most)
 
 
@@ -91,7 +97,7 @@ def _differences(values: NDArray[Any], base: int) -> Places:
 def _number_ticks(axis: NumberAxis, most: int) -> list[Tick]:
     span = float(axis.high - axis.low)
     if not isfinite(span) or span <= 0:
-        return [Tick(axis.place(axis.low), number_label(axis.low, 1))]
+        return [Tick(axis.place(axis.low) + axis.middle, number_label(axis.low, 1))]
     rough = span / max(most, 1)
     power = floor(log10(rough))
     factor = next(factor for factor in (1, 2, 5, 10) if factor * 10.0**power >= rough * 0.999)
@@ -99,13 +105,16 @@ def _number_ticks(axis: NumberAxis, most: int) -> list[Tick]:
         step = factor * 10.0**power
         first, last = ceil(axis.low / step), floor(axis.high / step)
         return [
-            Tick(axis.place(i * step), f"{i * step:,.{max(0, -power)}f}" if -7 < power < 9 else f"{i * step:.3g}")
+            Tick(
+                axis.place(i * step),
+                f"{i * step:,.{max(0, -power)}f}" if -7 < power < 9 else f"{i * step:.3g}",
+            )
             for i in range(first, min(last, first + 3 * most) + 1)
         ]
     whole = max(1, factor * 10**power if power >= 0 else 1)
     low, high = int(axis.low), int(axis.high)
     values = range(-(-low // whole) * whole, high + 1, whole)
-    return [Tick(axis.place(value), number_label(value, whole)) for value in values[: 3 * most]]
+    return [Tick(axis.place(value) + axis.middle, number_label(value, whole)) for value in values[: 3 * most]]
 
 
 def number_label(value: Any, step: int) -> str:
@@ -128,7 +137,7 @@ class TextAxis:
 
     @classmethod
     def of(cls, dim: Dim, values: Sequence[bytes]) -> "TextAxis":
-        ranked = sorted(set(values)) or [b""]
+        ranked = sorted(set(values))
         column = np.empty(len(ranked), object)
         column[:] = ranked
         return cls(dim, column)
@@ -138,14 +147,16 @@ class TextAxis:
         return self.dim.name
 
     def places(self, lows: NDArray[Any], highs: NDArray[Any]) -> tuple[Places, Places]:
-        count = float(len(self.values))
+        count = float(len(self.values) or 1)
         first = np.searchsorted(self.values, lows, side="left") / count
         return first, np.searchsorted(self.values, highs, side="right") / count
 
     def ticks(self, most: int) -> list[Tick]:
-        every = ceil(len(self.values) / max(most, 1))
+        every = ceil(len(self.values) / max(most, 1)) or 1
         return [
-            Tick((rank + 0.5) / len(self.values), shortened(shown(self.values[rank], self.dim), _LONGEST_LABEL))
+            Tick(
+                (rank + 0.5) / len(self.values), shortened(shown(self.values[rank], self.dim), _LONGEST_LABEL)
+            )
             for rank in range(0, len(self.values), every)
         ]
 
@@ -164,7 +175,8 @@ class RowAxis:
     def ticks(self, most: int) -> list[Tick]:
         every = ceil(len(self.labels) / max(most, 1)) or 1
         return [
-            Tick((row + 0.5) / len(self.labels), self.labels[row]) for row in range(0, len(self.labels), every)
+            Tick((row + 0.5) / len(self.labels), self.labels[row])
+            for row in range(0, len(self.labels), every)
         ]
 
 

@@ -34,7 +34,9 @@ def date_ticks(low: int, high: int, unit: str, most: int) -> list[Found]:
     if unit in {"Y", "M"}:
         per_unit = 12 if unit == "Y" else 1
         step = next(s for s in _MONTH_STEPS if s >= per_unit and s * most >= (high - low) * per_unit)
-        return [_month_tick(m // per_unit, m, step) for m in _multiples(low * per_unit, high * per_unit, step)]
+        return [
+            _month_tick(m // per_unit, m, step) for m in _multiples(low * per_unit, high * per_unit, step)
+        ]
     size = _UNITS[unit]
     span = (high - low) * size
     for step in _STEPS:

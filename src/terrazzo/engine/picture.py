@@ -30,7 +30,9 @@ def render(view: View, dims: Sequence[str] | None = None) -> str:
             Markup('<meta name="viewport" content="width=device-width, initial-scale=1"/>'),
             Markup('<meta name="color-scheme" content="light dark"/>'),
             tag("title", f"{name} · terrazzo"),
-            tag("style", Markup("body{margin:0}@media (prefers-color-scheme:dark){body{background:#15181e}}")),
+            tag(
+                "style", Markup("body{margin:0}@media (prefers-color-scheme:dark){body{background:#15181e}}")
+            ),
         ]
     )
     page = tag("html", tag("head", head), tag("body", render_part(view, dims)), lang="en")
@@ -47,7 +49,11 @@ def render_part(view: View, dims: Sequence[str] | None = None) -> Markup:
         "div",
         tag("style", Markup(STYLE)),
         _headline(view, gathered, history),
-        *_map(draw_map(view.schema, gathered, chosen), gathered, has_current=view.schema.current_domain is not None),
+        *_map(
+            draw_map(view.schema, gathered, chosen),
+            gathered,
+            has_current=view.schema.current_domain is not None,
+        ),
         *_timeline(view, history),
         *_table(history),
         class_="terrazzo",
@@ -105,9 +111,9 @@ def _map(drawn: Map, gathered: Pieces, *, has_current: bool) -> list[Markup]:
         for k, level in enumerate(drawn.levels):
             fade = fades[k * len(fades) // len(drawn.levels)]
             items.append(tag("li", _blank("shade", f"opacity:{fade}"), level))
-    elif len(drawn.legend) <= MOST_DISTINCT:
+    if len(drawn.legend) <= MOST_DISTINCT:
         items += [tag("li", mark, text) for mark, (_, text) in zip(swatch, drawn.legend, strict=True)]
-    if len(drawn.legend) > MOST_DISTINCT and "too many to draw: shades tell how many" not in " ".join(drawn.notes[-1:]):
+    else:
         first, last = gathered.pieces[0].fragment.name, gathered.pieces[-1].fragment.name
         ramp = _blank("ramp", f"background:linear-gradient(90deg, {GRADIENT})")
         items.append(tag("li", as_text(first.end_ms), ramp, as_text(last.end_ms)))
@@ -115,10 +121,11 @@ def _map(drawn: Map, gathered: Pieces, *, has_current: bool) -> list[Markup]:
         items.append(tag("li", _blank("dots"), "non-empty domain"))
         if has_current:
             items.append(tag("li", _blank("box"), "current domain"))
-    note = "; ".join(drawn.notes)
+    says = ["every fragment over its non-empty domain, thin lines around its tiles", *drawn.notes]
+    note = " ".join(f"{text[0].upper()}{text[1:]}." for text in says) if gathered.pieces else ""
     return [
         tag("h2", "Fragments and tiles"),
-        tag("p", note or "Every fragment over its non-empty domain, thin lines around its tiles.", class_="note"),
+        tag("p", note or "The domain, without a fragment.", class_="note"),
         drawn.svg,
         tag("ul", *items, class_="key") if items else Markup(),
     ]
@@ -156,7 +163,9 @@ _MEANINGS = {
 
 
 def _small(kind: str, more: str = "") -> Markup:
-    return tag("svg", tag("g", icon(kind, 8.0, 8.0, 5.0), class_=f"e {kind} {more}".strip()), viewBox="0 0 16 16")
+    return tag(
+        "svg", tag("g", icon(kind, 8.0, 8.0, 5.0), class_=f"e {kind} {more}".strip()), viewBox="0 0 16 16"
+    )
 
 
 def _table(history: Sequence[Event]) -> list[Markup]:

@@ -129,7 +129,8 @@ def whole_box(pieces: Sequence[Piece], n_dims: int) -> tuple[Bound, ...] | None:
         return None
     domains: list[Any] = [piece.domain for piece in pieces]
     return tuple(
-        (min(domain[j][0] for domain in domains), max(domain[j][1] for domain in domains)) for j in range(n_dims)
+        (min(domain[j][0] for domain in domains), max(domain[j][1] for domain in domains))
+        for j in range(n_dims)
     )
 
 

@@ -41,8 +41,8 @@ def draw_map(schema: Schema, gathered: Pieces, dims: tuple[int, ...]) -> Map:
     plot = Plot.around(axes, down=len(dims) > 1 and (schema.dense or schema.dims[dims[1]].is_var))
     if schema.dense and len(dims) > 1:
         plot = plot.shaped(axes)
-    notes = _notes(schema, gathered, dims)
-    drawn: list[Markup] = [draw_axes(plot)]
+    notes = _notes(schema, gathered, dims) if pieces else []
+    drawn: list[Markup] = [draw_axes(plot, grid=schema.sparse)]
     levels: tuple[str, ...] = ()
     if not pieces:
         drawn.append(plot.message("nothing has been written yet"))
@@ -51,16 +51,16 @@ def draw_map(schema: Schema, gathered: Pieces, dims: tuple[int, ...]) -> Map:
     boxes = _Boxes.of(plot, table, dims, rows=np.arange(len(pieces)))
     tiles = _tile_boxes(plot, pieces, dims)
     n_boxes = sum(len(found.x0) for found in tiles.values())
-    shades = colours(len(pieces))
+    shades = colours(len(pieces)) if len(pieces) <= MOST_FRAGMENTS else []
     if len(pieces) > MOST_FRAGMENTS:
         svg, levels = _density(plot, boxes, "fragment")
         drawn.append(svg)
-        notes.append(f"{count_text(len(pieces), 'fragment')} are too many to draw: shades tell how many overlap")
+        notes.append(f"{len(pieces):,} fragments are too many to draw; shades tell how many overlap")
     else:
         if n_boxes > MOST_BOXES:
             svg, levels = _density(plot, _Boxes.all(list(tiles.values())), "tile")
             drawn.append(svg)
-            notes.append(f"{count_text(n_boxes, 'tile')} are too many to draw: shades tell how many overlap")
+            notes.append(f"{n_boxes:,} tiles are too many to draw; shades tell how many overlap")
             tiles = {}
         lines, hidden = _grid_lines(plot, schema, pieces, dims, boxes)
         if hidden:
@@ -69,7 +69,7 @@ def draw_map(schema: Schema, gathered: Pieces, dims: tuple[int, ...]) -> Map:
     drawn.append(_frames(plot, schema, pieces, dims))
     legend = tuple(
         (shade, f"{as_text(piece.fragment.name.end_ms)} · {count_text(piece.n_cells, 'cell')}")
-        for shade, piece in zip(shades, pieces, strict=True)
+        for shade, piece in zip(shades, pieces, strict=False)
     )
     return Map(plot.svg(drawn, _said(schema, gathered)), tuple(notes), legend, levels)
 
@@ -80,7 +80,9 @@ def draw_map(schema: Schema, gathered: Pieces, dims: tuple[int, ...]) -> Map:
 def _axes(schema: Schema, pieces: Sequence[Piece], dims: tuple[int, ...]) -> tuple[Axis, Axis]:
     found: list[Axis] = [_axis(schema, pieces, j) for j in dims]
     if len(found) == 1:
-        times = [as_text(piece.fragment.name.end_ms)[5:19] for piece in pieces]
+        times = [as_text(piece.fragment.name.end_ms) for piece in pieces]
+        seconds = [time[5:19] for time in times]
+        times = seconds if len(set(seconds)) == len(set(times)) else [time[11:] for time in times]
         found.append(RowAxis("fragments, newest on top", times))
     return found[0], found[1]
 
@@ -154,7 +156,7 @@ def _fragments(
 ) -> Markup:  # fmt: skip
     """Large ones first, so that the small ones can be pointed at."""
     areas = (boxes.x1 - boxes.x0) * (boxes.y1 - boxes.y0)
-    opacity = max(0.03, 0.3 / max(1.0, len(pieces) / 3) ** 0.5) if filled else 0.0
+    opacity = max(0.03, 0.2 / max(1.0, len(pieces) / 3) ** 0.5) if filled else 0.0
     drawn = []
     for i in np.argsort(-areas, kind="stable").tolist():
         piece = pieces[i]
@@ -239,13 +241,17 @@ def _density(plot: Plot, boxes: _Boxes, what: str) -> tuple[Markup, tuple[str, .
         text = count_text(low, what) if low == end else f"{low:,} to {end:,} {what}s"
         path = []
         for row in range(_UP):
-            marked = np.flatnonzero(np.diff(np.concatenate(([0], (counts[row] > 0) & (shades[row] == k), [0]))))
+            marked = np.flatnonzero(
+                np.diff(np.concatenate(([0], (counts[row] > 0) & (shades[row] == k), [0])))
+            )
             for start, stop in marked.reshape(-1, 2).tolist():
                 path.append(
                     f"M{number(plot.left + start * wide)} {number(plot.top + row * high)}"
                     f"h{number((stop - start) * wide)}v{number(high)}h{number((start - stop) * wide)}z"
                 )
-        drawn.append(tag("path", tag("title", f"{text} here"), d="".join(path), class_=f"d d{k * _LEVELS // n_levels}"))
+        drawn.append(
+            tag("path", tag("title", f"{text} here"), d="".join(path), class_=f"d d{k * _LEVELS // n_levels}")
+        )
         told.append(text)
         low = end + 1
     return tag("g", *drawn), tuple(told)
@@ -281,7 +287,7 @@ def _frames(plot: Plot, schema: Schema, pieces: Sequence[Piece], dims: tuple[int
 def _notes(schema: Schema, gathered: Pieces, dims: tuple[int, ...]) -> list[str]:
     notes = []
     if others := [dim.name for j, dim in enumerate(schema.dims) if j not in dims]:
-        notes.append(f"seen along {', '.join(others)}: boxes that overlap here may lie apart there")
+        notes.append(f"seen along {', '.join(others)}, so boxes that overlap here may lie apart there")
     if any(schema.dims[j].is_var for j in dims):
         notes.append("texts are spaced by rank")
     if gathered.n_unread:
@@ -295,5 +301,3 @@ def _said(schema: Schema, gathered: Pieces) -> str:
     """For those who do not see it."""
     names = ", ".join(dim.name for dim in schema.dims)
     return f"Map of {count_text(len(gathered.pieces), 'fragment')} over {names}"
-
-

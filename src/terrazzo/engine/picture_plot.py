@@ -23,7 +23,9 @@ MOST_DISTINCT = len(_DISTINCT)
 
 def colours(count: int) -> list[str]:
     """A colour for each fragment, oldest first."""
-    return list(_DISTINCT[:count]) if count <= MOST_DISTINCT else [_shade(i / (count - 1)) for i in range(count)]
+    return (
+        list(_DISTINCT[:count]) if count <= MOST_DISTINCT else [_shade(i / (count - 1)) for i in range(count)]
+    )
 
 
 def _shade(at: float) -> str:
@@ -71,15 +73,25 @@ class Plot:
         return tag("text", text, x=x, y=y, class_="message", text_anchor="middle")
 
     def svg(self, inside: Sequence[Markup], said: str) -> Markup:
-        height = self.top + self.height + _BELOW
+        height = self.top + self.height + _BELOW - (0 if has_context(self) else _LINE)
         return tag(
-            "svg", tag("title", said), *inside, viewBox=f"0 0 {WIDTH:.0f} {height:.0f}", role="img", class_="map"
+            "svg",
+            tag("title", said),
+            *inside,
+            viewBox=f"0 0 {WIDTH:.0f} {height:.0f}",
+            role="img",
+            class_="map",
         )
 
 
-def draw_axes(plot: Plot) -> Markup:
+def draw_axes(plot: Plot, *, grid: bool) -> Markup:
+    """Without a grid of their own where the tiles make one."""
     panel = tag("rect", x=plot.left, y=plot.top, width=plot.width, height=plot.height, class_="panel")
-    return joined([panel, *_across(plot), *_upward(plot)])
+    return joined([panel, *_across(plot, grid=grid), *_upward(plot, grid=grid)])
+
+
+def has_context(plot: Plot) -> bool:
+    return any(tick.context for tick in _fitting(plot.axes[0], plot.width))
 
 
 def _fitting(axis: Axis, length: float) -> list[Tick]:
@@ -96,7 +108,7 @@ def _fitting(axis: Axis, length: float) -> list[Tick]:
     return axis.ticks(1)[:1]
 
 
-def _across(plot: Plot) -> list[Markup]:
+def _across(plot: Plot, *, grid: bool) -> list[Markup]:
     axis, bottom = plot.axes[0], plot.top + plot.height
     drawn, context = [], ""
     for tick in _fitting(axis, plot.width):
@@ -105,26 +117,37 @@ def _across(plot: Plot) -> list[Markup]:
         x = plot.left + tick.at * plot.width
         half = max(text_width(tick.label), text_width(tick.context)) / 2
         at = min(max(x, half), WIDTH - half)  # a label never leaves the picture
-        drawn.append(tag("path", d=f"M{x:.1f} {plot.top:.1f}v{plot.height:.1f}", class_="grid"))
+        drawn.append(tag("path", d=f"M{x:.1f} {bottom:.1f}v{-plot.height if grid else 4:.1f}", class_="grid"))
         drawn.append(tag("text", tick.label, x=at, y=bottom + 16, class_="tick", text_anchor="middle"))
         if tick.context != context:
             context = tick.context
-            drawn.append(tag("text", context, x=at, y=bottom + 16 + _LINE, class_="context", text_anchor="middle"))
+            drawn.append(
+                tag("text", context, x=at, y=bottom + 16 + _LINE, class_="context", text_anchor="middle")
+            )
     title = shortened(axis.title, int(plot.width / 7))
     drawn.append(
-        tag("text", title, x=plot.left + plot.width / 2, y=bottom + 47, class_="axis", text_anchor="middle")
+        tag(
+            "text",
+            title,
+            x=plot.left + plot.width / 2,
+            y=bottom + 36 + (_LINE if has_context(plot) else 0),
+            class_="axis",
+            text_anchor="middle",
+        )
     )
     return drawn
 
 
-def _upward(plot: Plot) -> list[Markup]:
+def _upward(plot: Plot, *, grid: bool) -> list[Markup]:
     axis = plot.axes[1]
     drawn = []
     for tick in axis.ticks(max(2, min(12, int(plot.height / 26)))):
         if not 0 <= tick.at <= 1:
             continue
         y = plot.top + (tick.at if plot.down else 1 - tick.at) * plot.height
-        drawn.append(tag("path", d=f"M{plot.left:.1f} {y:.1f}h{plot.width:.1f}", class_="grid"))
+        drawn.append(
+            tag("path", d=f"M{plot.left:.1f} {y:.1f}h{plot.width if grid else -4:.1f}", class_="grid")
+        )
         drawn.append(tag("text", _one_line(tick), x=plot.left - 8, y=y + 4, class_="tick", text_anchor="end"))
     middle = plot.top + plot.height / 2
     title = shortened(axis.title, int(plot.height / 7))

@@ -24,6 +24,7 @@ LANES = {
 }  # fmt: skip
 _ORDER = list(dict.fromkeys(LANES.values()))
 _LEFT, _RIGHT, _TOP, _LANE, _BELOW = 104.0, 20.0, 26.0, 30.0, 40.0
+_NARROW = 18.0  # steps below it have room for bars only
 _STEP, _PAUSE = 46.0, 1.1  # the widest step in pixels, and a pause in steps
 _MOST_PAUSES, _LONG = 12, 12
 _LONGEST_TEXT, _MOST_TOLD = 300, 6
@@ -55,21 +56,27 @@ def with_vacuums(events: Sequence[Event]) -> list[Event]:
         span = (event.start_ms, event.end_ms)
         if event.kind != "consolidate" or span in swept:
             continue
-        if not any(span[0] <= other.start_ms and other.end_ms <= span[1] for other in waiting if other is not event):
+        if not any(
+            span[0] <= other.start_ms and other.end_ms <= span[1] for other in waiting if other is not event
+        ):
             swept.add(span)
-            found.append(Event(event.end_ms, event.end_ms, "vacuum", "", "what was brought together here is vacuumed"))
+            found.append(
+                Event(event.end_ms, event.end_ms, "vacuum", "", "what was brought together here is vacuumed")
+            )
     return found
 
 
 def draw_timeline(events: Sequence[Event], at_ms: int) -> Markup:
     """`events` with their vacuums; those after `at_ms`, which the map does not show, are pale."""
     lanes = [lane for lane in _ORDER if any(LANES.get(event.kind) == lane for event in events)]
-    rows = {lane: _TOP + _LANE * (i + 0.5) for i, lane in enumerate(lanes)}
-    bottom = _TOP + _LANE * len(lanes)
-    columns, pauses = _placed(_grouped(events))
+    columns, pauses, step = _placed(_grouped(events))
+    top = _TOP if pauses else 2.0
+    rows = {lane: top + _LANE * (i + 0.5) for i, lane in enumerate(lanes)}
+    bottom = top + _LANE * len(lanes)
+    end = columns[-1].x + _RIGHT
     drawn: list[Markup] = []
     for lane, y in rows.items():
-        drawn.append(tag("path", d=f"M{_LEFT} {y}H{WIDTH - _RIGHT}", class_="lane"))
+        drawn.append(tag("path", d=f"M{_LEFT} {y}H{end:.1f}", class_="lane"))
         drawn.append(tag("text", lane, x=_LEFT - 22, y=y + 4, class_="tick", text_anchor="end"))
     drawn += _pauses(pauses, bottom)
     drawn += _labels(columns, [x for x, _ in pauses], bottom)
@@ -78,7 +85,7 @@ def draw_timeline(events: Sequence[Event], at_ms: int) -> Markup:
         for kind in dict.fromkeys(event.kind for event in column.events):
             if kind in LANES:
                 same = [event for event in column.events if event.kind == kind]
-                drawn.append(_mark(kind, same, column.x, rows[LANES[kind]], times, at_ms))
+                drawn.append(_mark(kind, same, column.x, rows[LANES[kind]], times, step, at_ms))
     said = f"Timeline of {count_text(len(events), 'commit')}"
     return tag(
         "svg", tag("title", said), *drawn, viewBox=f"0 0 {WIDTH:.0f} {bottom + _BELOW:.0f}", role="img",
@@ -97,20 +104,38 @@ def _grouped(events: Sequence[Event]) -> list[_Column]:
             groups[-1].append(event)
         else:
             groups.append([event])
-    every = ceil(len(groups) / MOST_COLUMNS) or 1
-    return [
-        _Column(tuple(event for group in groups[i : i + every] for event in group))
-        for i in range(0, len(groups), every)
-    ]
+    columns = [_Column(tuple(group)) for group in groups]
+    every = ceil(len(columns) / MOST_COLUMNS)
+    if every <= 1:
+        return columns
+    joined_columns: list[_Column] = []
+    room = 0
+    for column, paused in zip(columns, _paused(columns), strict=True):
+        if paused or not room:  # a mark never reaches over a pause
+            joined_columns.append(column)
+            room = every
+        else:
+            joined_columns[-1] = _Column((*joined_columns[-1].events, *column.events))
+        room -= 1
+    return joined_columns
 
 
-def _placed(columns: Sequence[_Column]) -> tuple[list[_Column], list[tuple[float, int]]]:
-    """Columns at their places, and the pauses between them: where, and how long."""
+def _paused(columns: Sequence[_Column]) -> list[bool]:
+    """Before which columns there was a long wait, by what is usual here; of many waits the longest."""
     waits = [later.time_ms - earlier.last_ms for earlier, later in zip(columns, columns[1:], strict=False)]
     usual = median(waits) if waits else 0
-    long = [wait for wait in waits if wait > max(_LONG * usual, 1000)]
-    shortest = sorted(long, reverse=True)[:_MOST_PAUSES][-1] if long else None
-    paused = [False, *(shortest is not None and wait >= shortest for wait in waits)]
+    long = sorted((w for w in waits if w > max(_LONG * usual, 1000)), reverse=True)[:_MOST_PAUSES]
+    found, left = [False], len(long)
+    for wait in waits:
+        paused = bool(long) and wait >= long[-1] and left > 0
+        left -= paused
+        found.append(paused)
+    return found
+
+
+def _placed(columns: Sequence[_Column]) -> tuple[list[_Column], list[tuple[float, int]], float]:
+    """Columns at their places, the pauses between them, where and how long, and what one step takes."""
+    paused = _paused(columns)
     units = len(columns) - 1 + _PAUSE * sum(paused)
     step = min(_STEP, (WIDTH - _LEFT - _RIGHT - 16) / max(units, 1))
     placed, pauses, x = [], [], _LEFT + 8
@@ -118,9 +143,9 @@ def _placed(columns: Sequence[_Column]) -> tuple[list[_Column], list[tuple[float
         if i:
             x += step * (1 + _PAUSE * paused[i])
         if paused[i]:
-            pauses.append((x - step * (1 + _PAUSE) / 2, waits[i - 1]))
+            pauses.append((x - step * (1 + _PAUSE) / 2, column.time_ms - columns[i - 1].last_ms))
         placed.append(_Column(column.events, x))
-    return placed, pauses
+    return placed, pauses, step
 
 
 def _pauses(pauses: Sequence[tuple[float, int]], bottom: float) -> list[Markup]:
@@ -128,7 +153,12 @@ def _pauses(pauses: Sequence[tuple[float, int]], bottom: float) -> list[Markup]:
     for x, wait in pauses:
         text = duration_text(wait)
         drawn.append(
-            tag("path", tag("title", f"{text} without a commit"), d=f"M{x:.1f} {_TOP - 6}V{bottom}", class_="pause")
+            tag(
+                "path",
+                tag("title", f"{text} without a commit"),
+                d=f"M{x:.1f} {_TOP - 6}V{bottom}",
+                class_="pause",
+            )
         )
         half = text_width(text) / 2 + 3
         if x - half >= taken:
@@ -175,8 +205,9 @@ def duration_text(ms: int) -> str:
 
 
 def _mark(
-    kind: str, events: Sequence[Event], x: float, y: float, times: Sequence[tuple[int, float]], at_ms: int
-) -> Markup:
+    kind: str, events: Sequence[Event], x: float, y: float, times: Sequence[tuple[int, float]], step: float,
+    at_ms: int,
+) -> Markup:  # fmt: skip
     css = f"e {kind}"
     if all(event.superseded for event in events):
         css += " old"
@@ -187,11 +218,23 @@ def _mark(
         first = min(event.start_ms for event in events)
         begin = min((at for time, at in times if time >= first and at <= x), default=x)
         bar = tag("path", d=f"M{begin:.1f} {y + 5}V{y}H{x:.1f}", class_="span")
-        return tag("g", title, bar, icon(kind, x, y, 5.0), class_=css)
-    cells = sum(event.n_cells or 0 for event in events)
-    size = min(9.0, 3.2 + 0.75 * log10(1 + cells)) if kind == "write" else 5.0
-    many = tag("text", f"{len(events)}", x=x, y=y - 9, class_="many", text_anchor="middle") if len(events) > 1 else ""
-    return tag("g", title, icon(kind, x, y, size), many if size * len(times) < 400 else "", class_=css)
+        return tag("g", title, bar, icon(kind, x, y, min(5.0, step / 2 + 1)), class_=css)
+    cells = log10(1 + sum(event.n_cells or 0 for event in events))
+    if kind == "write" and step < _NARROW:
+        height = min(_LANE - 6, 4 + 2 * cells)
+        bar = tag(
+            "rect",
+            x=x - 0.36 * step,
+            y=y + _LANE / 2 - 3 - height,
+            width=max(1.0, 0.72 * step),
+            height=height,
+        )
+        return tag("g", title, bar, class_=css)
+    size = min(9.0, 3.2 + 0.75 * cells) if kind == "write" else min(5.0, step / 2 + 1)
+    many = tag("text", f"{len(events)}", x=x, y=y - 9, class_="many", text_anchor="middle")
+    return tag(
+        "g", title, icon(kind, x, y, size), many if len(events) > 1 and step >= _NARROW else "", class_=css
+    )
 
 
 def icon(kind: str, x: float, y: float, r: float) -> Markup:
@@ -207,10 +250,17 @@ def icon(kind: str, x: float, y: float, r: float) -> Markup:
         case "consolidate":
             return tag("rect", x=x - r, y=y - r, width=2 * r, height=2 * r)
         case "vacuum":
-            slash = tag("path", d=f"M{x - 0.7 * r:.1f} {y + 0.7 * r:.1f}l{1.4 * r:.1f} {-1.4 * r:.1f}", class_="stroke")
+            slash = tag(
+                "path",
+                d=f"M{x - 0.7 * r:.1f} {y + 0.7 * r:.1f}l{1.4 * r:.1f} {-1.4 * r:.1f}",
+                class_="stroke",
+            )
             return joined([tag("circle", cx=x, cy=y, r=r, class_="stroke"), slash])
         case "create" | "evolve":
-            return tag("path", d=f"M{x:.1f} {y - r - 1:.1f}l{r + 1:.1f} {r + 1:.1f}l{-r - 1:.1f} {r + 1:.1f}l{-r - 1:.1f} {-r - 1:.1f}z")
+            return tag(
+                "path",
+                d=f"M{x:.1f} {y - r - 1:.1f}l{r + 1:.1f} {r + 1:.1f}l{-r - 1:.1f} {r + 1:.1f}l{-r - 1:.1f} {-r - 1:.1f}z",
+            )
     return tag("circle", cx=x, cy=y, r=min(r, 3.0))
 
 

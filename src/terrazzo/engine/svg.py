@@ -1,6 +1,6 @@
 """Markup that cannot be broken by what it says: every text is escaped, unless it is markup already.
 
-    tag("text", "a < b", x=3, class_="tick")    <text x="3" class="tick">a &lt; b</text>
+tag("text", "a < b", x=3, class_="tick")    <text x="3" class="tick">a &lt; b</text>
 """
 
 import re
