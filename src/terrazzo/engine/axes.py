@@ -18,6 +18,7 @@ from terrazzo.format.domain import Dim
 
 Places = NDArray[np.float64]
 _LONGEST_LABEL = 18
+_LONGEST_TEXT = 60
 _FEW = 24
 _SUFFIXES = ((10**12, "T"), (10**9, "G"), (10**6, "M"))
 
@@ -183,7 +184,7 @@ class RowAxis:
 def shown(value: Any, dim: Dim) -> str:
     """A coordinate as people write it."""
     if isinstance(value, bytes):
-        return clean(value.decode("utf-8", "replace"))
+        return shortened(clean(value[: 4 * _LONGEST_TEXT].decode("utf-8", "replace")), _LONGEST_TEXT)
     if dim.datatype.is_datetime:
         return date_label(int(value), dim.datatype.unit)
     if dim.datatype.is_time:

@@ -19,6 +19,7 @@ from terrazzo.engine.view import View
 MOST_ROWS = 40
 """Commits in the table, the latest ones."""
 _LONGEST_TEXT = 240
+_MOST_LINES = 60
 
 
 def render(view: View, dims: Sequence[str] | None = None) -> str:
@@ -88,8 +89,14 @@ def _headline(view: View, gathered: Pieces, history: Sequence[Event]) -> Markup:
         tag("h1", _name(view)),
         tag("p", place, class_="uri"),
         tag("dl", *starmap(_fact, facts), class_="facts"),
-        tag("pre", str(view.schema)),
+        tag("pre", _schema_text(view)),
     )
+
+
+def _schema_text(view: View) -> str:
+    lines = str(view.schema).splitlines()
+    left_out = [f"  and {len(lines) - _MOST_LINES:,} more"] if len(lines) > _MOST_LINES else []
+    return "\n".join([*(shortened(line, _LONGEST_TEXT) for line in lines[:_MOST_LINES]), *left_out])
 
 
 def _fact(name: str, value: str) -> Markup:

@@ -7,7 +7,7 @@ from typing import Any
 from terrazzo.engine.axes import shown
 from terrazzo.engine.clock import as_text
 from terrazzo.engine.fragments import Fragment
-from terrazzo.engine.svg import bytes_text, count_text
+from terrazzo.engine.svg import bytes_text, count_text, shortened
 from terrazzo.engine.view import View
 from terrazzo.errors import InvalidRequestError, TerrazzoError
 from terrazzo.format.bounds import Bound, BoundsTable
@@ -18,6 +18,7 @@ MOST_TREES = 64
 """R-trees that a picture reads."""
 MOST_TILES = 100_000
 """Tiles that it reads of all of them together."""
+_MOST_DIMS = 6  # in a tooltip
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +136,11 @@ def whole_box(pieces: Sequence[Piece], n_dims: int) -> tuple[Bound, ...] | None:
 
 
 def box_lines(domain: Sequence[Bound], dims: Sequence[Dim]) -> list[str]:
-    return [range_text(bound, dim) for bound, dim in zip(domain, dims, strict=True)]
-
-
-def range_text(bound: Bound, dim: Dim) -> str:
-    return f"{dim.name}: {shown(bound[0], dim)} to {shown(bound[1], dim)}"
+    """A line for each of the first dimensions."""
+    return [
+        f"{shortened(dim.name, 60)}: {shown(bound[0], dim)} to {shown(bound[1], dim)}"
+        for bound, dim in list(zip(domain, dims, strict=True))[:_MOST_DIMS]
+    ]
 
 
 def span_text(start_ms: int, end_ms: int) -> str:

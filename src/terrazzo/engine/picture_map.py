@@ -5,15 +5,16 @@ What would be too much to see, or to send, is shown as a density instead: the fi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from terrazzo.engine.axes import Axis, NumberAxis, Places, RowAxis, TextAxis
+from terrazzo.engine.axes import Axis, NumberAxis, RowAxis, TextAxis
 from terrazzo.engine.clock import as_text
+from terrazzo.engine.picture_boxes import Boxes, density
 from terrazzo.engine.picture_data import Piece, Pieces, box_lines, whole_box
 from terrazzo.engine.picture_plot import Plot, colours, draw_axes
-from terrazzo.engine.svg import Markup, count_text, joined, number, tag
+from terrazzo.engine.svg import Markup, count_text, joined, number, shortened, tag
 from terrazzo.format.bounds import BoundsTable
 from terrazzo.format.schema import Schema
 
@@ -22,7 +23,6 @@ MOST_BOXES = 1500
 MOST_FRAGMENTS = 600
 """Fragments that are drawn one by one."""
 MOST_LINES = 4000
-_ACROSS, _UP, _LEVELS = 108, 46, 5
 _CLOSEST = 4.0  # pixels between the tiles of a dense array
 _WIDEST_VIEW = 3  # a domain this many times as wide as what is in it is shown whole
 
@@ -48,17 +48,17 @@ def draw_map(schema: Schema, gathered: Pieces, dims: tuple[int, ...]) -> Map:
         drawn.append(plot.message("nothing has been written yet"))
         return Map(plot.svg(drawn, _said(schema, gathered)), tuple(notes))
     table = BoundsTable.of([piece.domain for piece in pieces], schema.dims)
-    boxes = _Boxes.of(plot, table, dims, rows=np.arange(len(pieces)))
+    boxes = Boxes.of(plot, table, dims, rows=np.arange(len(pieces)))
     tiles = _tile_boxes(plot, pieces, dims)
     n_boxes = sum(len(found.x0) for found in tiles.values())
     shades = colours(len(pieces)) if len(pieces) <= MOST_FRAGMENTS else []
     if len(pieces) > MOST_FRAGMENTS:
-        svg, levels = _density(plot, boxes, "fragment")
+        svg, levels = density(plot, boxes, "fragment")
         drawn.append(svg)
         notes.append(f"{len(pieces):,} fragments are too many to draw; shades tell how many overlap")
     else:
         if n_boxes > MOST_BOXES:
-            svg, levels = _density(plot, _Boxes.all(list(tiles.values())), "tile")
+            svg, levels = density(plot, Boxes.all(list(tiles.values())), "tile")
             drawn.append(svg)
             notes.append(f"{n_boxes:,} tiles are too many to draw; shades tell how many overlap")
             tiles = {}
@@ -96,6 +96,8 @@ def _axis(schema: Schema, pieces: Sequence[Piece], j: int) -> Axis:
                 ends += [*piece.tiles.columns[j][0], *piece.tiles.columns[j][1]]
         return TextAxis.of(dim, ends)
     assert dim.domain is not None
+    low: Any
+    high: Any
     low, high = schema.current_domain[j] if schema.current_domain is not None else dim.domain
     filled = whole_box(pieces, len(schema.dims))
     if filled is None:
@@ -104,54 +106,23 @@ def _axis(schema: Schema, pieces: Sequence[Piece], j: int) -> Axis:
     span = filled[j][1] - filled[j][0] + room
     if high - low + room > _WIDEST_VIEW * span:
         margin = span * 0.05 if room == 0 else span // 20
-        low, high = max(low, filled[j][0] - margin), min(high, filled[j][1] + margin)  # type: ignore[type-var]
+        low, high = max(low, filled[j][0] - margin), min(high, filled[j][1] + margin)
     return NumberAxis(dim, min(low, filled[j][0]), max(high, filled[j][1]))
 
 
 # -- boxes --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Boxes:
-    """Many boxes, as fractions of the plot from its left and its top."""
-
-    x0: Places
-    x1: Places
-    y0: Places
-    y1: Places
-
-    @classmethod
-    def of(cls, plot: Plot, table: BoundsTable, dims: tuple[int, ...], rows: NDArray[np.intp]) -> "_Boxes":
-        across, upward = plot.axes
-        x0, x1 = across.places(*table.columns[dims[0]])
-        y0, y1 = upward.places(*(table.columns[dims[1]] if len(dims) > 1 else (rows, rows)))
-        if not plot.down:
-            y0, y1 = 1 - y1, 1 - y0
-        return cls(*(np.clip(np.nan_to_num(places), 0, 1) for places in (x0, x1, y0, y1)))
-
-    @classmethod
-    def all(cls, parts: Sequence["_Boxes"]) -> "_Boxes":
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
-
-    def rect(self, plot: Plot, i: int, told: str, css: str, inset: float = 0.0) -> Markup:
-        x, y, width, height = plot.box(self.x0[i], self.x1[i], self.y0[i], self.y1[i])
-        inset = min(inset, width / 4, height / 4)
-        return tag(
-            "rect", tag("title", told), x=x + inset, y=y + inset, width=width - 2 * inset,
-            height=height - 2 * inset, class_=css,
-        )  # fmt: skip
-
-
-def _tile_boxes(plot: Plot, pieces: Sequence[Piece], dims: tuple[int, ...]) -> dict[int, _Boxes]:
+def _tile_boxes(plot: Plot, pieces: Sequence[Piece], dims: tuple[int, ...]) -> dict[int, Boxes]:
     return {
-        i: _Boxes.of(plot, piece.tiles, dims, rows=np.full(len(piece.tiles), i))
+        i: Boxes.of(plot, piece.tiles, dims, rows=np.full(len(piece.tiles), i))
         for i, piece in enumerate(pieces)
         if piece.tiles is not None and len(piece.tiles)
     }
 
 
 def _fragments(
-    plot: Plot, pieces: Sequence[Piece], boxes: _Boxes, tiles: dict[int, _Boxes], lines: dict[int, str],
+    plot: Plot, pieces: Sequence[Piece], boxes: Boxes, tiles: dict[int, Boxes], lines: dict[int, str],
     shades: Sequence[str], *, filled: bool,
 ) -> Markup:  # fmt: skip
     """Large ones first, so that the small ones can be pointed at."""
@@ -187,7 +158,7 @@ def _tile_told(piece: Piece, tiles: BoundsTable, k: int) -> str:
 
 
 def _grid_lines(
-    plot: Plot, schema: Schema, pieces: Sequence[Piece], dims: tuple[int, ...], boxes: _Boxes
+    plot: Plot, schema: Schema, pieces: Sequence[Piece], dims: tuple[int, ...], boxes: Boxes
 ) -> tuple[dict[int, str], bool]:
     """The tiles of dense fragments, as lines where the grid of the array crosses them."""
     found: dict[int, str] = {}
@@ -218,43 +189,7 @@ def _grid_lines(
     return found, hidden
 
 
-# -- density, frames, words ---------------------------------------------------------------------------
-
-
-def _density(plot: Plot, boxes: _Boxes, what: str) -> tuple[Markup, tuple[str, ...]]:
-    """How many boxes overlap, on a coarse grid: a path for each of a few shades."""
-    corners = np.zeros((_UP + 1, _ACROSS + 1), np.int64)
-    left = np.minimum((boxes.x0 * _ACROSS).astype(np.intp), _ACROSS - 1)
-    top = np.minimum((boxes.y0 * _UP).astype(np.intp), _UP - 1)
-    right = np.maximum(np.ceil(boxes.x1 * _ACROSS).astype(np.intp), left + 1)
-    bottom = np.maximum(np.ceil(boxes.y1 * _UP).astype(np.intp), top + 1)
-    for y, x, sign in ((top, left, 1), (top, right, -1), (bottom, left, -1), (bottom, right, 1)):
-        np.add.at(corners, (y, x), sign)
-    counts = corners.cumsum(0).cumsum(1)[:_UP, :_ACROSS]
-    most = int(counts.max())
-    n_levels = min(_LEVELS, most)
-    ends = [max(k + 1, round(most ** ((k + 1) / n_levels))) for k in range(n_levels)]
-    shades = np.searchsorted(ends, counts)
-    wide, high = plot.width / _ACROSS, plot.height / _UP
-    drawn, told, low = [], [], 1
-    for k, end in enumerate(ends):
-        text = count_text(low, what) if low == end else f"{low:,} to {end:,} {what}s"
-        path = []
-        for row in range(_UP):
-            marked = np.flatnonzero(
-                np.diff(np.concatenate(([0], (counts[row] > 0) & (shades[row] == k), [0])))
-            )
-            for start, stop in marked.reshape(-1, 2).tolist():
-                path.append(
-                    f"M{number(plot.left + start * wide)} {number(plot.top + row * high)}"
-                    f"h{number((stop - start) * wide)}v{number(high)}h{number((start - stop) * wide)}z"
-                )
-        drawn.append(
-            tag("path", tag("title", f"{text} here"), d="".join(path), class_=f"d d{k * _LEVELS // n_levels}")
-        )
-        told.append(text)
-        low = end + 1
-    return tag("g", *drawn), tuple(told)
+# -- frames, words ---------------------------------------------------------------------------
 
 
 def _frames(plot: Plot, schema: Schema, pieces: Sequence[Piece], dims: tuple[int, ...]) -> Markup:
@@ -287,7 +222,9 @@ def _frames(plot: Plot, schema: Schema, pieces: Sequence[Piece], dims: tuple[int
 def _notes(schema: Schema, gathered: Pieces, dims: tuple[int, ...]) -> list[str]:
     notes = []
     if others := [dim.name for j, dim in enumerate(schema.dims) if j not in dims]:
-        notes.append(f"seen along {', '.join(others)}, so boxes that overlap here may lie apart there")
+        notes.append(
+            f"seen along {shortened(', '.join(others), 80)}, so boxes that overlap here may lie apart there"
+        )
     if any(schema.dims[j].is_var for j in dims):
         notes.append("texts are spaced by rank")
     if gathered.n_unread:

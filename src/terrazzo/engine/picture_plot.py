@@ -14,7 +14,7 @@ _SMALLEST = 2.0  # pixels of a box that is there
 _FLATTEST = 4.0  # images longer than this are stretched
 
 # Okabe and Ito's, without black, yellow a little darker: all eyes tell them apart, on light and on dark.
-_DISTINCT = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#c9b500", "#8c8c8c")
+_DISTINCT = ("#1a80c4", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#c9b500", "#8c8c8c")
 # Old to new where there are more: from blue to rust, with no red beside green.
 _RAMP = ((0x35, 0x66, 0xB0), (0x4F, 0x9A, 0xB8), (0x9C, 0xA8, 0x74), (0xDB, 0xA4, 0x3C), (0xC9, 0x5A, 0x26))
 GRADIENT = ", ".join(f"#{r:02x}{g:02x}{b:02x}" for r, g, b in _RAMP)

@@ -7,6 +7,7 @@ stand below.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, log10
 from statistics import median
 
@@ -122,7 +123,7 @@ def _grouped(events: Sequence[Event]) -> list[_Column]:
 
 def _paused(columns: Sequence[_Column]) -> list[bool]:
     """Before which columns there was a long wait, by what is usual here; of many waits the longest."""
-    waits = [later.time_ms - earlier.last_ms for earlier, later in zip(columns, columns[1:], strict=False)]
+    waits = [later.time_ms - earlier.last_ms for earlier, later in pairwise(columns)]
     usual = median(waits) if waits else 0
     long = sorted((w for w in waits if w > max(_LONG * usual, 1000)), reverse=True)[:_MOST_PAUSES]
     found, left = [False], len(long)
@@ -170,7 +171,7 @@ def _pauses(pauses: Sequence[tuple[float, int]], bottom: float) -> list[Markup]:
 def _labels(columns: Sequence[_Column], pauses: Sequence[float], bottom: float) -> list[Markup]:
     """Times below: first where a burst begins, then wherever there is room."""
     texts = [as_text(column.time_ms) for column in columns]
-    close = any(a != b and a[:19] == b[:19] for a, b in zip(texts, texts[1:], strict=False))
+    close = any(a != b and a[:19] == b[:19] for a, b in pairwise(texts))
     begins = [
         i
         for i, column in enumerate(columns)
@@ -225,7 +226,7 @@ def _mark(
         bar = tag(
             "rect",
             x=x - 0.36 * step,
-            y=y + _LANE / 2 - 3 - height,
+            y=y - height / 2,
             width=max(1.0, 0.72 * step),
             height=height,
         )

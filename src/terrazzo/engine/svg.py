@@ -12,6 +12,7 @@ from typing import Any
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _CHARACTER = 6.4
 """Width of a character at 11 pixels, a little more than most have."""
+_SIZES = ("kB", "MB", "GB", "TB", "PB")
 _WIDE = 0x1100  # from here on characters may be twice as wide
 
 
@@ -63,12 +64,10 @@ def shortened(text: str, most: int) -> str:
 def bytes_text(size: int) -> str:
     if size < 1000:
         return f"{size} B"
-    scaled = float(size)
-    for unit in ("kB", "MB", "GB", "TB", "PB"):
-        scaled /= 1000
-        if scaled < 999.5:
-            break
-    return f"{scaled:.3g} {unit}"
+    power = 1
+    while size / 1000**power >= 999.5 and power < len(_SIZES):
+        power += 1
+    return f"{size / 1000**power:.3g} {_SIZES[power - 1]}"
 
 
 def count_text(count: int, what: str) -> str:
