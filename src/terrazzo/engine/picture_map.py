@@ -105,7 +105,7 @@ def _axis(schema: Schema, pieces: Sequence[Piece], j: int) -> Axis:
     room = 0 if dim.datatype.is_float else 1
     span = filled[j][1] - filled[j][0] + room
     if high - low + room > _WIDEST_VIEW * span:
-        margin = span * 0.05 if room == 0 else span // 20
+        margin = (span * 0.05 or 1.0) if room == 0 else span // 20
         low, high = max(low, filled[j][0] - margin), min(high, filled[j][1] + margin)
     return NumberAxis(dim, min(low, filled[j][0]), max(high, filled[j][1]))
 
