@@ -40,8 +40,8 @@ def create(
     listed = list_array(store)
     if listed.is_array:
         raise ArrayExistsError(f"there is an array at {store.uri} already; open it, or choose another place")
-    # What a create that was cut short leaves behind is no obstacle to the next one.
-    if listed.root or set(listed.root_folders) - {keys.SCHEMA_FOLDER}:
+    # What a create or a first write that was cut short leaves behind is no obstacle to the next one.
+    if listed.root or set(listed.root_folders) - {keys.SCHEMA_FOLDER, keys.FRAGMENT_FOLDER}:
         raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
     # Enumerations of another array have their files there: here they get files of their own.
     put_schema(store, replace(schema, enum_files={}), now_ms() if at is None else instant(at), cipher)
@@ -118,6 +118,11 @@ class Array:
     @property
     def uri(self) -> str:
         return self._store.uri
+
+    @property
+    def view(self) -> View:
+        """What plans and tasks read through: the snapshot, the store and the key."""
+        return self._view
 
     @property
     def schema(self) -> Schema:
