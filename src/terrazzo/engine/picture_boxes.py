@@ -36,11 +36,11 @@ class Boxes:
     def all(cls, parts: Sequence["Boxes"]) -> "Boxes":
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
 
-    def rect(self, plot: Plot, i: int, told: str, css: str, inset: float = 0.0) -> Markup:
+    def rect(self, plot: Plot, i: int, title: Markup, css: str, inset: float = 0.0) -> Markup:
         x, y, width, height = plot.box(self.x0[i], self.x1[i], self.y0[i], self.y1[i])
         inset = min(inset, width / 4, height / 4)
         return tag(
-            "rect", tag("title", told), x=x + inset, y=y + inset, width=width - 2 * inset,
+            "rect", title, x=x + inset, y=y + inset, width=width - 2 * inset,
             height=height - 2 * inset, class_=css,
         )  # fmt: skip
 

@@ -14,7 +14,7 @@ from terrazzo.engine.clock import as_text
 from terrazzo.engine.picture_boxes import Boxes, density
 from terrazzo.engine.picture_data import Piece, Pieces, box_lines, whole_box
 from terrazzo.engine.picture_plot import Plot, colours, draw_axes
-from terrazzo.engine.svg import Markup, count_text, joined, number, shortened, tag
+from terrazzo.engine.svg import Markup, Tooltips, count_text, joined, number, shortened, tag
 from terrazzo.format.bounds import BoundsTable
 from terrazzo.format.schema import Schema
 
@@ -23,6 +23,8 @@ MOST_BOXES = 1500
 MOST_FRAGMENTS = 600
 """Fragments that are drawn one by one."""
 MOST_LINES = 4000
+MOST_NOTES = 700_000
+"""Bytes of all tooltips."""
 _CLOSEST = 4.0  # pixels between the tiles of a dense array
 _WIDEST_VIEW = 3  # a domain this many times as wide as what is in it is shown whole
 
@@ -128,13 +130,13 @@ def _fragments(
     """Large ones first, so that the small ones can be pointed at."""
     areas = (boxes.x1 - boxes.x0) * (boxes.y1 - boxes.y0)
     opacity = max(0.03, 0.2 / max(1.0, len(pieces) / 3) ** 0.5) if filled else 0.0
-    drawn = []
+    drawn, tips = [], Tooltips(MOST_NOTES)
     for i in np.argsort(-areas, kind="stable").tolist():
         piece = pieces[i]
-        inside: list[Markup] = [boxes.rect(plot, i, piece.told, "f")]
+        inside: list[Markup] = [boxes.rect(plot, i, tips.title(piece.told), "f")]
         if i in tiles and piece.tiles is not None:
             inside += [
-                tiles[i].rect(plot, k, _tile_told(piece, piece.tiles, k), "t", 1.0)
+                tiles[i].rect(plot, k, tips.title(_tile_told(piece, piece.tiles, k)), "t", 1.0)
                 for k in range(len(piece.tiles))
             ]
         if i in lines:

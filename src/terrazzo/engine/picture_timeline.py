@@ -15,7 +15,7 @@ from terrazzo.engine.clock import as_text
 from terrazzo.engine.events import Event
 from terrazzo.engine.picture_data import span_text
 from terrazzo.engine.picture_plot import WIDTH
-from terrazzo.engine.svg import Markup, bytes_text, count_text, joined, shortened, tag, text_width
+from terrazzo.engine.svg import Markup, Tooltips, bytes_text, count_text, joined, shortened, tag, text_width
 
 MOST_COLUMNS = 200
 """Commits that are drawn one by one; of more, neighbours share a mark."""
@@ -28,7 +28,7 @@ _LEFT, _RIGHT, _TOP, _LANE, _BELOW = 104.0, 20.0, 26.0, 30.0, 40.0
 _NARROW = 18.0  # steps below it have room for bars only
 _STEP, _PAUSE = 46.0, 1.1  # the widest step in pixels, and a pause in steps
 _MOST_PAUSES, _LONG = 12, 12
-_LONGEST_TEXT, _MOST_TOLD = 300, 6
+_LONGEST_TEXT, _MOST_TOLD, _MOST_NOTES = 300, 6, 400_000
 _UNITS = ((31_557_600_000, "y"), (86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms"))
 
 
@@ -82,11 +82,12 @@ def draw_timeline(events: Sequence[Event], at_ms: int) -> Markup:
     drawn += _pauses(pauses, bottom)
     drawn += _labels(columns, [x for x, _ in pauses], bottom)
     times = [(column.time_ms, column.x) for column in columns]
+    tips = Tooltips(_MOST_NOTES)
     for column in columns:
         for kind in dict.fromkeys(event.kind for event in column.events):
             if kind in LANES:
                 same = [event for event in column.events if event.kind == kind]
-                drawn.append(_mark(kind, same, column.x, rows[LANES[kind]], times, step, at_ms))
+                drawn.append(_mark(kind, same, column.x, rows[LANES[kind]], times, step, at_ms, tips))
     said = f"Timeline of {count_text(len(events), 'commit')}"
     return tag(
         "svg", tag("title", said), *drawn, viewBox=f"0 0 {WIDTH:.0f} {bottom + _BELOW:.0f}", role="img",
@@ -207,14 +208,14 @@ def duration_text(ms: int) -> str:
 
 def _mark(
     kind: str, events: Sequence[Event], x: float, y: float, times: Sequence[tuple[int, float]], step: float,
-    at_ms: int,
+    at_ms: int, tips: Tooltips,
 ) -> Markup:  # fmt: skip
     css = f"e {kind}"
     if all(event.superseded for event in events):
         css += " old"
     if all(event.start_ms > at_ms for event in events):
         css += " later"
-    title = tag("title", told(kind, events))
+    title = tips.title(told(kind, events))
     if kind == "consolidate":
         first = min(event.start_ms for event in events)
         begin = min((at for time, at in times if time >= first and at <= x), default=x)

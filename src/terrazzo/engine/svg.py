@@ -61,6 +61,18 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+class Tooltips:
+    """Titles of elements, until they take too much room together: the drawing is worth more than its notes."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def title(self, text: str) -> Markup:
+        made = tag("title", text)
+        self._left -= len(made.encode())
+        return made if self._left >= 0 else Markup()
+
+
 def bytes_text(size: int) -> str:
     if size < 1000:
         return f"{size} B"

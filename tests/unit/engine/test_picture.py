@@ -190,7 +190,7 @@ def test_dates_have_ticks_that_people_use() -> None:
         "11:00",
     ]
     assert [tick[1] for tick in date_ticks(ms, ms + 3, "ms", 4)][:2] == ["10:00:00.000", "10:00:00.001"]
-    assert [tick[1:] for tick in date_ticks(day, day + 100, "D", 4)][0] == ("Feb", "2024")
+    assert date_ticks(day, day + 100, "D", 4)[0][1:] == ("Feb", "2024")
     assert [tick[1] for tick in date_ticks(day, day + 4000, "D", 6)] == [
         "2026",
         "2028",
@@ -280,6 +280,13 @@ def test_the_page_of_many_fragments_and_long_texts_stays_small(uri) -> None:
     a.delete(f"k = '{'y' * 100_000}'")
 
     assert len(a.picture()) < 500_000
+
+
+def test_tooltips_end_where_they_would_make_the_page_large(uri, monkeypatch) -> None:
+    monkeypatch.setattr(picture_map, "MOST_NOTES", 300)
+    boxes = with_class(points(uri).picture(), "f")
+
+    assert [each.find("title") is not None for each in boxes] == [True, False, False]
 
 
 def test_r_trees_beyond_the_bound_are_left_alone(uri, monkeypatch) -> None:
