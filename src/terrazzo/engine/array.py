@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 from terrazzo.engine.clock import FOREVER, instant, now_ms
@@ -165,6 +166,22 @@ class Array:
         dims = ", ".join(dim.name for dim in self.schema.dims)
         attrs = ", ".join(attr.name for attr in self.schema.attrs)
         return f"<Array {self.uri}: {kind}, dims {dims}; attrs {attrs}; {len(self.fragments)} fragments>"
+
+    def picture(self, dims: Sequence[str] | None = None) -> str:
+        """A page of HTML to save and open: a map of fragments and tiles, a timeline of commits, the history. `dims`
+        names the dimensions of the map, the one across first."""
+        from terrazzo.engine.picture import render  # noqa: PLC0415
+
+        return render(self._view, dims)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the picture, or this array in words where none can be made."""
+        try:
+            from terrazzo.engine.picture import render_part  # noqa: PLC0415
+
+            return render_part(self._view)
+        except Exception:
+            return f"<pre>{escape(repr(self))}</pre>"
 
     # -- reading --------------------------------------------------------------------------------------
 
