@@ -120,9 +120,9 @@ def faulty(spark, folder, name, step):
     same(written.n_cells, 400, f"{name}: cells written")
     same(array.read(order="row-major").column("x").to_pylist(), list(range(400)), f"{name}: cells")
     same(len(list(Path(uri, "__commits").iterdir())), 1, f"{name}: commits")
-    df.mapInArrow(step, df.schema).selectExpr("x + 1000 AS x", "v").write.format("tiledb").mode("append").save(
-        uri
-    )
+    df.mapInArrow(step, df.schema).selectExpr("x + 1000 AS x", "v").write.format("tiledb").mode(
+        "append"
+    ).save(uri)
     same(tz.open(uri).count(), 800, f"{name}: cells after the second write")
     same(len(list(Path(uri, "__commits").iterdir())), 2, f"{name}: commits of both")
 
