@@ -82,16 +82,14 @@ def _attempt():
 def _failing_twice(batches):
     from pyspark import TaskContext
 
-    for batch in batches:
-        yield batch
+    yield from batches
     if TaskContext.get().partitionId() == 1 and _attempt() < 2:
         raise RuntimeError("this attempt fails after its cells were read")
 
 
 def _killing(marker):
     def run(batches):
-        for batch in batches:
-            yield batch
+        yield from batches
         if _once(marker):
             # The worker's parent is Spark's Python daemon, and its parent the executor's Java.
             daemon = os.getppid()

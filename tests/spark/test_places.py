@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.spark.cluster import cluster
 
 import terrazzo as tz
-from tests.spark.cluster import cluster
 
 _LABOUR = Path(__file__).with_name("labour.py")
 _ROOT = _LABOUR.parents[2]
