@@ -480,6 +480,11 @@ class Array:
 
         return parse_where(where, self.schema)
 
+    def latest(self) -> View:
+        """Everything that is committed by now, for a change that depends on it."""
+        self._look_again()
+        return self._view
+
     def _look_again(self) -> None:
         """Before a change that depends on what is there: an older view lacks cells that others wrote since, and
         would bring back those that they replaced. The change will be the newest of all, so everything counts
