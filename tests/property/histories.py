@@ -1,5 +1,6 @@
 """Random histories of an array, from a seed: what is written, deleted, updated and evolved, and what every instant shows."""
 
+import os
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,6 +9,14 @@ from typing import Any
 import numpy as np
 
 import terrazzo as tz
+
+
+
+def seeds(n: int) -> range:
+    """The first `n`, or what LAW_SEEDS says: a number of them, or the slice "first:end"."""
+    start, _, stop = os.environ.get("LAW_SEEDS", str(n)).rpartition(":")
+    return range(int(start or 0), int(stop))
+
 
 LABELS = ["red", "green", "blue"]
 WORDS = ["", "a", "b", "ba", "é"]

@@ -29,7 +29,12 @@ __all__ = ["consolidate_commits", "consolidate_fragment_metadata", "consolidate_
 
 
 def consolidate_commits(view: View) -> TimestampedName | None:
-    """One `.con` with every commit that counts; payloads come from where they are, loose or in an older `.con`."""
+    """One `.con` with every commit that counts; payloads come from where they are, loose or in an older `.con`.
+
+    With duplicates the earliest update stays outside, unless a delete came first. libtiledb cannot see an update in a
+    `.con`, and heeds the times at which consolidated versions end only where it sees some condition: without one it
+    would show the old version beside the new.
+    """
     store = view.store
     ledger = read_ledger(store, list_array(store))
     if ledger.problems:
@@ -42,7 +47,10 @@ def consolidate_commits(view: View) -> TimestampedName | None:
         payload = ledger.payloads[commit.key] if commit.key in ledger.payloads else store.get(commit.key)
         return (DeleteRecord if commit.kind is CommitKind.DELETE else UpdateRecord)(commit.name, payload)
 
-    records += parallel(condition, sorted(ledger.conditions, key=lambda commit: commit.order))
+    conditions = sorted(ledger.conditions, key=lambda commit: commit.order)
+    if view.schema.allows_duplicates and conditions and conditions[0].kind is CommitKind.UPDATE:
+        conditions = [c for c in conditions if c is not conditions[0] or c.key in ledger.in_con]
+    records += parallel(condition, conditions)
     if not records:
         return None
     name = new_name(

@@ -1,0 +1,62 @@
+"""The law of maintenance on histories by both libraries: every read at every instant is the same before and after, by
+whomever it was written, consolidated and vacuumed; and libtiledb, in each of its readers, shows the same as we do, from
+one millisecond after each update on.
+
+`LAW_SEEDS` sets the histories: how many, or which ("100:200").
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+import tiledb
+from mixed import Mixed, run_theirs, theirs
+
+import terrazzo as tz
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "property"))
+from histories import all_shown, differences, seeds
+
+ORDERS = ("U", "G", "C", "F")
+
+
+def agrees(mixed: Mixed, before: dict[int, list[str]], orders: tuple[str, ...] = ORDERS) -> None:
+    shared = {at: before[at] for at in mixed.shared_instants if at in before}
+    for order in orders:
+        found = {at: theirs(mixed.uri, at, order) for at in shared}
+        assert differences(shared, found) == {}, (order, mixed.log)
+    with tiledb.open(mixed.uri) as array:
+        assert dict(array.meta) == dict(tz.open(mixed.uri).meta), mixed.log
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_histories_by_both_read_the_same_through_maintenance_by_both(tmp_path: Path, seed: int) -> None:
+    mixed = Mixed(seed, tmp_path / "a")
+    for _ in range(2):
+        for _ in range(mixed.rnd.randint(3, 6)):
+            mixed.step()
+        before = all_shown(mixed.uri, mixed.instants)
+        meta = dict(tz.open(mixed.uri).meta)
+        for work in (mixed.maintain, mixed.vacuum):
+            work()
+            assert differences(before, all_shown(mixed.uri, before)) == {}, mixed.log
+            assert dict(tz.open(mixed.uri).meta) == meta
+        agrees(mixed, before, orders=(mixed.rnd.choice(ORDERS),))
+    # With all updates worked in, libtiledb shows every instant, and goes on with what we left. A single fragment is
+    # never rewritten, so there is one more.
+    mixed.time += 4
+    mixed.write(ours=mixed.rnd.random() < 0.5, at=mixed.time)
+    before = all_shown(mixed.uri, mixed.instants)
+    mixed._ours("consolidate all")
+
+    assert differences(before, all_shown(mixed.uri, before)) == {}, mixed.log
+    agrees(mixed, before)
+    mixed.time += 4
+    mixed.write(ours=False, at=mixed.time)
+    before = all_shown(mixed.uri, mixed.instants)
+    if not mixed.dropped and not mixed.may_be_late:
+        run_theirs(mixed.uri, "fragments")
+    run_theirs(mixed.uri, "fragment_meta")
+    assert differences(before, all_shown(mixed.uri, before)) == {}, mixed.log
+    agrees(mixed, before)
+    assert tz.check(mixed.uri, deep=True).of("error") == ()
