@@ -19,7 +19,7 @@ import terrazzo as tz
 from terrazzo.engine.snapshot import list_array, read_ledger
 from terrazzo.format.condition import Compare, Op
 
-STEP_MS = 4
+START, STEP_MS = 1000, 4  # libtiledb sorts schemas as text: all times have as many digits
 WORDS = [None, "a", "b", "cc", ""]
 TYPES = {"k": "i4", "v": "f8", "w": "i2", "n": "i4"}
 MODES = ("fragments", "commits", "fragment_meta", "array_meta")
@@ -73,8 +73,8 @@ class Mixed:
 
     def __init__(self, seed: int, path: Path) -> None:
         self.rnd = random.Random(seed)
-        self.array = tz.create(str(path), schema_of(self.rnd), at=1)
-        self.uri, self.time = self.array.uri, 8
+        self.array = tz.create(str(path), schema_of(self.rnd), at=START)
+        self.uri, self.time = self.array.uri, START
         self.log: list[Any] = [str(self.array.schema)]
         self.done: Counter[str] = Counter()
         self.updates: list[int] = []
@@ -83,7 +83,6 @@ class Mixed:
         # A late write between what libtiledb consolidated gets a wrong name from it, and then it misreads itself.
         self.may_be_late = self.rnd.random() < 0.5
         self.dropped = False
-        self.end = 0
 
     # -- what happens to cells ----------------------------------------------------------------------------
 
@@ -91,6 +90,8 @@ class Mixed:
         self.time += STEP_MS
         ours = self.rnd.random() < 0.5
         what = self.rnd.choice(["write"] * 6 + ["delete"] * 2 + ["update"] * 2 + ["evolve", "meta"])
+        if what == "evolve" and (self.may_be_late or not self.array.schema.has("w")):
+            what = "write"  # a late one would be under another schema
         self.record("ours" if ours else "theirs", what, self.time)
         getattr(self, f"_{what}")(ours)
         self.array = tz.open(self.uri)
@@ -123,7 +124,6 @@ class Mixed:
         self.write(ours, at)
 
     def write(self, ours: bool, at: int) -> None:
-        # A late one is under the schema of the present, for both.
         cells = self.cells()
         if ours:
             self.array.write(cells, at=at)
@@ -164,10 +164,7 @@ class Mixed:
 
     def _evolve(self, ours: bool) -> None:
         """Attributes that no condition names: libtiledb cannot open an array whose conditions name a dropped one."""
-        schema = self.array.schema
-        if self.may_be_late:
-            return
-        if not schema.has("n"):
+        if not self.array.schema.has("n"):
             if ours:
                 self.array.evolve(add=[tz.Attr("n", "int32", fill=2)], at=self.time)
             else:
@@ -175,7 +172,7 @@ class Mixed:
                 evolution.add_attribute(tiledb.Attr("n", dtype="int32", fill=2))
                 evolution.timestamp(self.time)
                 evolution.array_evolve(self.uri)
-        elif schema.has("w"):
+        else:
             self.dropped = True
             self.drop("w", ours=ours)
 
@@ -200,7 +197,7 @@ class Mixed:
 
     def maintain(self) -> None:
         self.array = tz.open(self.uri)
-        if self.rnd.random() < 0.6:
+        if self.rnd.random() < 0.5:
             self._ours(self.rnd.choice(["consolidate"] * 3 + ["commits", "footers", "metadata"]))
         else:
             self._theirs(self.rnd.choice(["fragments", "fragments", *MODES]))
@@ -215,7 +212,7 @@ class Mixed:
         if what == "consolidate":
             names = [str(fragment.name) for fragment in array._everything().snapshot.fragments]
             how: dict[str, Any] = self.rnd.choice(
-                [{}, {"memory": 700}, {"max_fragments": 2, "steps": 1}, {"until": self.rnd.randint(8, self.time)}]
+                [{}, {"memory": 700}, {"max_fragments": 2, "steps": 1}, {"until": self.rnd.randint(START, self.time)}]
             )
             if len(names) > 2 and self.rnd.random() < 0.3:
                 how = {"fragments": names[: self.rnd.randint(2, len(names) - 1)]}
@@ -232,15 +229,20 @@ class Mixed:
         }[what]()
 
     def _theirs(self, mode: str) -> None:
-        if mode == "fragments" and (self.may_be_late or self.dropped):
-            return  # it would drop what earlier instants show
-        if mode == "commits":
-            store = self.array._store
-            held = read_ledger(store, list_array(store)).payloads
-            if held or self.may_be_late:
-                return  # it cannot gather commits again once a condition stands in a `.con` only
+        if not self.can_run_theirs(mode):
+            self._ours("consolidate")
+            return
         self.record("theirs", mode)
         run_theirs(self.uri, mode, vacuum=False)
+
+    def can_run_theirs(self, mode: str) -> bool:
+        """What libtiledb cannot do without damage, or at all, is left out."""
+        if mode == "fragments":  # it would drop what earlier instants show, or misname the fragment
+            return not (self.may_be_late or self.dropped)
+        if mode == "commits":  # it cannot gather them again once a condition stands in a `.con` only
+            store = self.array._store
+            return not (self.may_be_late or read_ledger(store, list_array(store)).payloads)
+        return True
 
     def vacuum(self) -> None:
         if self.rnd.random() < 0.6:
@@ -255,7 +257,8 @@ class Mixed:
     @property
     def instants(self) -> list[int]:
         late = [at for at in self.written if at % STEP_MS]
-        return sorted({*range(9, self.time + 2, STEP_MS), *range(12, self.time + 2, STEP_MS), *late, self.time + 3})
+        times = range(START, self.time + STEP_MS, STEP_MS)
+        return sorted({*times, *(at + 1 for at in times), *late, self.time + 3})
 
     @property
     def shared_instants(self) -> list[int]:

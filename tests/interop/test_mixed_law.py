@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import tiledb
-from mixed import Mixed, run_theirs, theirs
+from mixed import MODES, Mixed, run_theirs, theirs
 
 import terrazzo as tz
 
@@ -54,9 +54,9 @@ def test_histories_by_both_read_the_same_through_maintenance_by_both(tmp_path: P
     mixed.time += 4
     mixed.write(ours=False, at=mixed.time)
     before = all_shown(mixed.uri, mixed.instants)
-    if not mixed.dropped and not mixed.may_be_late:
-        run_theirs(mixed.uri, "fragments")
-    run_theirs(mixed.uri, "fragment_meta")
+    for mode in MODES:
+        if mixed.can_run_theirs(mode):
+            run_theirs(mixed.uri, mode)
     assert differences(before, all_shown(mixed.uri, before)) == {}, mixed.log
     agrees(mixed, before)
     assert tz.check(mixed.uri, deep=True).of("error") == ()

@@ -307,12 +307,12 @@ def commit_consolidation(view: View, plan: ConsolidationPlan, created: Sequence[
     store.put(merge_key(first), merge_.pack())
     try:
         _check_undisturbed(view, merge_key(first), merge_)
-    except ConflictError:
+        commit_fragments(store, [fragment.name for fragment in created])
+    except ConflictError:  # none of them is committed
         store.delete([merge_key(first)])
         for fragment in created:
             store.delete_folder(fragment.key)
         raise
-    commit_fragments(store, [fragment.name for fragment in created])
     finish_merge(store, first, merge_)
 
 
