@@ -31,9 +31,9 @@ __all__ = ["consolidate_commits", "consolidate_fragment_metadata", "consolidate_
 def consolidate_commits(view: View) -> TimestampedName | None:
     """One `.con` with every commit that counts; payloads come from where they are, loose or in an older `.con`.
 
-    With duplicates the earliest update stays outside, unless a delete came first. libtiledb cannot see an update in a
-    `.con`, and heeds the times at which consolidated versions end only where it sees some condition: without one it
-    would show the old version beside the new.
+    The earliest update stays outside, unless a delete came first. libtiledb does not see an update in a `.con`, and
+    where it sees no condition at all, it ignores the times at which consolidated versions end: it would show the old
+    version beside the new where duplicates are allowed, and its own consolidation of such a fragment would crash.
     """
     store = view.store
     ledger = read_ledger(store, list_array(store))
@@ -48,8 +48,8 @@ def consolidate_commits(view: View) -> TimestampedName | None:
         return (DeleteRecord if commit.kind is CommitKind.DELETE else UpdateRecord)(commit.name, payload)
 
     conditions = sorted(ledger.conditions, key=lambda commit: commit.order)
-    if view.schema.allows_duplicates and conditions and conditions[0].kind is CommitKind.UPDATE:
-        conditions = [c for c in conditions if c is not conditions[0] or c.key in ledger.in_con]
+    if conditions and conditions[0].kind is CommitKind.UPDATE and conditions[0].key not in ledger.in_con:
+        del conditions[0]
     records += parallel(condition, conditions)
     if not records:
         return None
