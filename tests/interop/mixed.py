@@ -5,6 +5,7 @@ meet at one instant: of ties libtiledb's winner is another one in each of its re
 """
 
 import random
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,6 +19,9 @@ from capi import DELETE, write_update
 import terrazzo as tz
 from terrazzo.engine.snapshot import list_array, read_ledger
 from terrazzo.format.condition import Compare, Op
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "property"))
+from histories import all_shown
 
 START, STEP_MS = 1000, 4  # libtiledb sorts schemas as text: all times have as many digits
 WORDS = [None, "a", "b", "cc", ""]
@@ -264,3 +268,78 @@ class Mixed:
     def shared_instants(self) -> list[int]:
         """Those at which libtiledb shows what we do."""
         return [at for at in self.instants if at < self.pending_ms and at not in self.updates]
+
+
+# -- dense -----------------------------------------------------------------------------------------------
+
+
+def theirs_dense(uri: str, at: int, order: str = "C") -> list[str]:
+    """What libtiledb shows at an instant, every cell of the domain; the order is only that of its reader."""
+    with tiledb.open(uri, timestamp=at) as array:
+        found = array.query(order=order)[:]["k"]
+        if order == "F":  # its Python gives the cells in that order, in an array of the other one
+            found = np.reshape(found.ravel(), found.shape, order="F")
+        low = [int(array.schema.domain.dim(j).domain[0]) for j in range(array.schema.ndim)]
+    rows = []
+    for place, cell in np.ndenumerate(found):
+        coords = [a + i for a, i in zip(low, place, strict=True)]
+        rows.append(dict(zip("xy", coords, strict=False)) | {"k": int(cell)})
+    return sorted(map(repr, rows))
+
+
+class MixedDense:
+    """A dense array that both libraries write, consolidate and vacuum."""
+
+    def __init__(self, seed: int, path: Path) -> None:
+        self.rnd = random.Random(seed)
+        dims = [tz.Dim("x", "int32", (1, 12), self.rnd.choice([3, 5]))]
+        if self.rnd.random() < 0.6:
+            dims.append(tz.Dim("y", "int32", (0, 6), self.rnd.choice([2, 4])))
+        orders = ["row-major", "col-major"]
+        schema = tz.Schema(
+            dims, [tz.Attr("k", "int32", fill=-1)], sparse=False,
+            cell_order=self.rnd.choice(orders), tile_order=self.rnd.choice(orders),
+        )  # fmt: skip
+        self.uri, self.time = tz.create(str(path), schema, at=START).uri, START
+        self.dims, self.log = dims, list[Any]()
+
+    def step(self) -> None:
+        self.time += STEP_MS
+        box = [tuple(sorted(self.rnd.randint(*dim.domain) for _ in range(2))) for dim in self.dims]
+        cells = np.array(
+            [self.rnd.randint(0, 99) for _ in range(int(np.prod([b - a + 1 for a, b in box])))], np.int32
+        )
+        ours = self.rnd.random() < 0.5
+        self.log.append(("ours" if ours else "theirs", box, self.time))
+        if ours:
+            region = {dim.name: bounds for dim, bounds in zip(self.dims, box, strict=True)}
+            tz.open(self.uri).write({"k": cells}, region=region, at=self.time)
+        else:
+            with tiledb.open(self.uri, "w", timestamp=self.time) as array:
+                array[tuple(slice(a, b + 1) for a, b in box)] = cells.reshape([b - a + 1 for a, b in box])
+
+    def maintain(self) -> None:
+        if self.rnd.random() < 0.5:
+            how = self.rnd.choice([{}, {"memory": 600}, {"max_fragments": 2}, {"amplification": 3.0}])
+            self.log.append(("ours", how, str(tz.open(self.uri).consolidate(**how))))
+        else:
+            self.log.append("theirs")
+            run_theirs(self.uri, "fragments", vacuum=False)
+        if self.rnd.random() < 0.5:
+            tz.open(self.uri).consolidate_commits()
+            tz.open(self.uri).consolidate_fragment_metadata()
+
+    def vacuum(self) -> list[tuple[int, int]]:
+        """The instants that are lost by it, as ranges."""
+        lost = list(tz.open(self.uri).vacuum(retain=0, dry_run=True).lost)
+        if self.rnd.random() < 0.5:
+            assert list(tz.open(self.uri).vacuum(retain=0).lost) == lost
+        else:
+            for mode in MODES:
+                tiledb.vacuum(self.uri, config=tiledb.Config({"sm.vacuum.mode": mode}))
+        self.log.append(("lost", lost))
+        return lost
+
+    def all_shown(self) -> dict[int, list[str]]:
+        times = range(START, self.time + STEP_MS, STEP_MS)
+        return all_shown(self.uri, times)
