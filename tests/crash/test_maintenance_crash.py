@@ -174,7 +174,9 @@ def test_two_consolidations_interleaved_at_any_step_never_double_a_row(suffix: s
     array = small_array()
     before = all_shown(array.uri, INSTANTS)
     outcomes = []
-    some = [str(fragment.name) for fragment in array.fragments[1:]]  # what is made of these sorts behind the other
+    some = [
+        str(fragment.name) for fragment in array.fragments[1:]
+    ]  # what is made of these sorts behind the other
 
     def attempt(who: Array, fragments: list[str] | None = None) -> None:
         try:

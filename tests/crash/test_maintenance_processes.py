@@ -49,7 +49,10 @@ def test_of_consolidations_that_race_one_goes_through_and_no_cell_doubles(
             array.delete(f"x = {x - 1}")
             del expected[x - 1, number]
         moment = time.time() + 0.1
-        pids = [nursery.start("consolidate_at", array.uri, moment, memory, str(diary)) for memory in (1 << 30, 3000)]
+        pids = [
+            nursery.start("consolidate_at", array.uri, moment, memory, str(diary))
+            for memory in (1 << 30, 3000)
+        ]
         for pid in pids:
             nursery.wait(pid, patience_s=60)
 
@@ -74,7 +77,9 @@ def test_two_consolidations_beside_writers_lose_and_double_nothing(nursery: Any,
     for pid in pids:
         nursery.wait(pid, patience_s=120)
 
-    cells = [(w * 2 * n + 2 * j + i, w if i else j) for w in range(n_writers) for j in range(n) for i in range(2)]
+    cells = [
+        (w * 2 * n + 2 * j + i, w if i else j) for w in range(n_writers) for j in range(n) for i in range(2)
+    ]
     told = [json.loads((tmp_path / f"consolidator-{who}").read_text()) for who in range(2)]
     assert [each["problems"] for each in told] == [[], []]
     assert sum(each["steps"] for each in told) > 1

@@ -52,7 +52,9 @@ def theirs(uri: str, at: int, order: str = "U") -> list[str]:
 
 
 def _plain(column: Any) -> list[Any]:
-    masked = np.ma.getmaskarray(column) if isinstance(column, np.ma.MaskedArray) else np.zeros(len(column), bool)
+    masked = (
+        np.ma.getmaskarray(column) if isinstance(column, np.ma.MaskedArray) else np.zeros(len(column), bool)
+    )
     cells = np.ma.getdata(column).tolist()
     return [None if hidden else cell for cell, hidden in zip(cells, masked, strict=True)]
 
@@ -83,7 +85,9 @@ class Mixed:
         self.done: Counter[str] = Counter()
         self.updates: list[int] = []
         self.written: list[int] = []
-        self.pending_ms = 1 << 62  # libtiledb takes an update that is not worked in for a delete, from then on
+        self.pending_ms = (
+            1 << 62
+        )  # libtiledb takes an update that is not worked in for a delete, from then on
         # A late write between what libtiledb consolidated gets a wrong name from it, and then it misreads itself.
         self.may_be_late = self.rnd.random() < 0.5
         self.dropped = False
@@ -216,7 +220,12 @@ class Mixed:
         if what == "consolidate":
             names = [str(fragment.name) for fragment in array._everything().snapshot.fragments]
             how: dict[str, Any] = self.rnd.choice(
-                [{}, {"memory": 700}, {"max_fragments": 2, "steps": 1}, {"until": self.rnd.randint(START, self.time)}]
+                [
+                    {},
+                    {"memory": 700},
+                    {"max_fragments": 2, "steps": 1},
+                    {"until": self.rnd.randint(START, self.time)},
+                ]
             )
             if len(names) > 2 and self.rnd.random() < 0.3:
                 how = {"fragments": names[: self.rnd.randint(2, len(names) - 1)]}

@@ -29,7 +29,9 @@ def dropped(request: pytest.FixtureRequest, tmp_path: Path) -> tz.Array:
         allows_duplicates=request.param, capacity=3,
     )  # fmt: skip
     array = tz.create(str(tmp_path / "a"), schema, at=1000)
-    array.write({"x": [1, 2, 7], "a": [1, 2, 3], "b": ["one", None, "x"], "e": ["red", "blue", "red"]}, at=1010)
+    array.write(
+        {"x": [1, 2, 7], "a": [1, 2, 3], "b": ["one", None, "x"], "e": ["red", "blue", "red"]}, at=1010
+    )
     array.write({"x": [3], "a": [1], "b": ["three"], "e": ["blue"]}, at=1015)
     array.evolve(drop=["b", "e"], at=1020)
     array.write({"x": [2, 4], "a": [5, 6]}, at=1030)

@@ -14,6 +14,7 @@ from terrazzo.format.ledgers import unpack_con, unpack_ign, unpack_vac
 sys.path.insert(0, str(Path(__file__).parents[1] / "property"))
 from histories import all_shown
 
+
 def new_array(path: Path, *, duplicates: bool) -> tz.Array:
     schema = tz.Schema(
         [tz.Dim("x", "int32", (0, 30), 5)],
@@ -145,6 +146,32 @@ def test_the_first_update_stays_loose_so_that_libtiledb_heeds_the_ends_of_versio
     run_theirs(array.uri, "fragments")
     assert all_shown(array.uri, before) == before
     assert {at: theirs(array.uri, at) for at in before} == before
+
+
+def test_of_versions_of_one_cell_and_instant_only_the_one_that_shows_is_kept(tmp_path: Path) -> None:
+    schema = tz.Schema(
+        [tz.Dim("x", "int32", (0, 30), 5)], [tz.Attr("k", "int32"), tz.Attr("v", "int32")], capacity=1
+    )
+    array = tz.create(str(tmp_path / "a"), schema, at=1000)
+    array.write({"x": [4, 5], "k": [1, 1], "v": [16, 16]}, at=1016)
+    array.write({"x": [5], "k": [1], "v": [18]}, at=1018)
+    array.update({"k": 3}, "k < 3", at=1024)
+    array.consolidate()
+    for at in (1019, 1020):  # late ones: the update makes a version of each, at the same instant
+        array.write({"x": [4, 5, at - 1000], "k": [2, 2, 2], "v": [at, at, at]}, at=at)
+    before = all_shown(array.uri, (1016, 1018, 1019, 1020, 1024, 1025, 1030))
+    array.consolidate()
+    array.vacuum(retain=0)
+
+    assert all_shown(array.uri, before) == before
+    (fragment,) = array.fragments
+    reader = array._view.reader(fragment)
+    stored = reader.read(["x", "__timestamps"], reader.all_tiles())
+    versions = list(zip(stored["x"].values.tolist(), stored["__timestamps"].values.tolist(), strict=True))
+    assert len(set(versions)) == len(versions)
+    del before[1024]  # libtiledb shows an update one millisecond later
+    for order in ("U", "G", "C", "F"):
+        assert {at: theirs(array.uri, at, order) for at in before} == before, order
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -11,7 +11,6 @@ import numpy as np
 import terrazzo as tz
 
 
-
 def seeds(n: int) -> range:
     """The first `n`, or what LAW_SEEDS says: a number of them, or the slice "first:end"."""
     start, _, stop = os.environ.get("LAW_SEEDS", str(n)).rpartition(":")

@@ -21,7 +21,6 @@ from terrazzo.format.ledgers import DeleteRecord, Record, UpdateRecord, WriteRec
 from terrazzo.format.versions import WRITTEN
 from terrazzo.storage.base import Store
 
-
 _FRESH_S = 10.0
 _put: dict[str, float] = {}
 """When this process put a fragment, those of the last seconds; the oldest stand first."""

@@ -61,7 +61,7 @@ from terrazzo.format.schema import Schema
 from terrazzo.storage.base import Store
 
 _ABOUT_TO_MS = 600_000  # a commit follows its `.merge` at once, by far within ten minutes
-_PATIENCE_S, _POLL_S = 5.0, 0.02  # with another that is about to commit, or to give way
+_PATIENCE_S, _POLL_S = 2.0, 0.02  # with another that is about to commit, or to give way
 _SHARE = 6  # decoded cells, their merge, the sorted copy, the encoded tiles
 
 
@@ -343,7 +343,9 @@ def _check_undisturbed(view: View, own: str, merge_: Merge) -> None:
     about to for long is dead, and vacuum clears it away.
     """
     patience, clean = time.monotonic() + _PATIENCE_S, 0
-    while clean < 2:  # a listing may miss both the `.merge` and the `.vac` of one that ends meanwhile; a second does not
+    while (
+        clean < 2
+    ):  # a listing may miss both the `.merge` and the `.vac` of one that ends meanwhile; a second does not
         gone, ahead, behind = _rivals(view, own, merge_)
         if gone or ahead or (behind and time.monotonic() > patience):
             hint = (

@@ -86,8 +86,7 @@ class VacuumReport:
         """What no longer works afterwards, a sentence each."""
         goes = "will no longer be" if self.dry_run else "can no longer be"
         told = [
-            f"instants from {as_text(start)} to before {as_text(end)} {goes} read"
-            for start, end in self.lost
+            f"instants from {as_text(start)} to before {as_text(end)} {goes} read" for start, end in self.lost
         ]
         told += [
             f"metadata from {as_text(start)} to before {as_text(end)} {goes} read"
