@@ -15,10 +15,15 @@ from mixed import MODES, Mixed, MixedDense, run_theirs, theirs, theirs_dense
 import terrazzo as tz
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "property"))
-from histories import all_shown, differences, seeds
+from histories import all_shown, differences, seeds, without_threads
 
 ORDERS = ("U", "G", "C", "F")
-N_SEEDS = 5
+N_SEEDS = 3
+
+
+@pytest.fixture(autouse=True)
+def serial(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_threads(monkeypatch)
 
 
 def agrees(mixed: Mixed, before: dict[int, list[str]], orders: tuple[str, ...] = ORDERS) -> None:

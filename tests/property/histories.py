@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -210,6 +210,26 @@ class History:
     @property
     def fragment_names(self) -> list[str]:
         return [str(fragment.name) for fragment in self.array._everything().snapshot.fragments]
+
+
+class Serial:
+    """In place of a pool of threads: for arrays of a few cells, threads take longer than the work."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def __enter__(self) -> "Serial":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        return [work(item) for item in items]
+
+
+def without_threads(patch: Any) -> None:
+    """`patch` is pytest's monkeypatch."""
+    patch.setattr("terrazzo.engine.snapshot.ThreadPoolExecutor", Serial)
+    patch.setattr("terrazzo.engine.runner.cpu_count", lambda: 1)
 
 
 def shown(uri: str, at: int) -> list[str]:

@@ -10,11 +10,16 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from histories import History, all_shown, differences, seeds, shown
+from histories import History, all_shown, differences, seeds, shown, without_threads
 
 import terrazzo as tz
 
-SEEDS = seeds(8)
+SEEDS = seeds(12)
+
+
+@pytest.fixture(autouse=True)
+def serial(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_threads(monkeypatch)
 
 
 def place() -> str:
