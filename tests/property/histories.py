@@ -4,7 +4,7 @@ import os
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -217,7 +217,7 @@ class Serial:
 
     def __init__(self, *_: Any) -> None: ...
 
-    def __enter__(self) -> "Serial":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None: ...
