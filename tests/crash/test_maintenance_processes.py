@@ -12,7 +12,7 @@ import tiledb
 import terrazzo as tz
 from terrazzo.engine.array import Array
 
-N_ROUNDS = 6
+N_ROUNDS = 4
 
 
 def new_array(path: Path, *, duplicates: bool = True) -> Array:

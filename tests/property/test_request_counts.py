@@ -7,6 +7,9 @@ import os
 import uuid
 from dataclasses import replace
 
+import pytest
+from histories import without_threads
+
 import terrazzo as tz
 from terrazzo.engine.array import Array
 from terrazzo.engine.clock import unique
@@ -39,7 +42,8 @@ def requests_of_an_open(array: tz.Array, n_fragments: int) -> dict[str, int]:
     return dict(store.counts)
 
 
-def test_an_open_costs_the_same_for_few_fragments_and_for_many() -> None:
+def test_an_open_costs_the_same_for_few_fragments_and_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_threads(monkeypatch)
     counts = {}
     for n in (FEW, MANY):
         array = array_of(n)
