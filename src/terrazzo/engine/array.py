@@ -418,7 +418,8 @@ class Array:
         self.refresh()
 
     def vacuum(self, *, retain: int | str = "7d", dry_run: bool = False) -> Any:
-        """Remove what consolidation replaced, and what crashed writers left, if older than `retain`."""
+        """Remove what consolidation replaced, and what crashed writers left, if older than `retain`. The report, that
+        of a dry run too, tells what breaks by it."""
         from terrazzo.engine.vacuum import parse_age, vacuum  # noqa: PLC0415
 
         self._require_writable()
