@@ -10,7 +10,7 @@ from damage import Kind
 
 from terrazzo.engine.columns import Column
 from terrazzo.engine.encode import EncodedFragment, encode_dense, encode_sparse
-from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.tables import columns_of, table_of
 from terrazzo.format import versions
 from terrazzo.format.attribute import Attr

@@ -20,9 +20,9 @@ from terrazzo.engine.columns import Column
 from terrazzo.engine.commit import commit_fragments, put_fragment
 from terrazzo.engine.dense import Box, read_box, shape_of
 from terrazzo.engine.encode import encode_sparse
-from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.keeping import alien, keep_dropped
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.merge import Source, merge
 from terrazzo.engine.plan import Part, Request, ScanTask, plan_boxes
 from terrazzo.engine.reading import slabs

@@ -44,8 +44,9 @@ def read_table(view: View, request: Request) -> Any:
         found = (columns for task in plan.tasks for columns in scan_columns(view, plan.request, task))
     if request.order is not None and (parts := list(found)):
         found = [ordered(joined(parts), view.schema, request.order)]
-    batches = [batch for columns in found for batch in to_batches(columns, request.columns, view.schema)]
-    return pa.Table.from_batches(batches, result_schema(request.columns, view.schema))
+    result = result_schema(request.columns, view.schema)
+    batches = [batch for columns in found for batch in to_batches(columns, view.schema, result)]
+    return pa.Table.from_batches(batches, result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +70,12 @@ def scan_batches(view: View, request: Request, memory: int, runner: Runner | Non
 
 def _batches(view: View, request: Request, memory: int, runner: Runner | None) -> Iterator[Any]:
     size = max(memory // _SHARE, 1 << 20)
+    result = result_schema(request.columns, view.schema)
     if view.schema.dense:
         batches: Iterator[Any] = (
             batch
             for columns in _dense_columns(view, request, size)
-            for batch in to_batches(columns, request.columns, view.schema)
+            for batch in to_batches(columns, view.schema, result)
         )
     else:
         plan = plan_scan(view, request, size)

@@ -265,8 +265,10 @@ def parallel(work: Callable[[_A], _B], items: Iterable[_A]) -> list[_B]:
     todo = list(items)
     if len(todo) <= 1:
         return [work(item) for item in todo]
-    with ThreadPoolExecutor(min(_PARALLEL, len(todo))) as pool:
-        return list(pool.map(work, todo))
+    step = -(-len(todo) // (4 * _PARALLEL))  # handing an item to a thread can cost more than the item
+    runs = [todo[start : start + step] for start in range(0, len(todo), step)]
+    with ThreadPoolExecutor(min(_PARALLEL, len(runs))) as pool:
+        return [done for run in pool.map(lambda run: [work(item) for item in run], runs) for done in run]
 
 
 def list_array(store: Store) -> Listed:
