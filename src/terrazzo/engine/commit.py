@@ -1,9 +1,13 @@
 """Commits: the one place that makes anything visible. Everything before the last put here is invisible."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from terrazzo.engine.clock import new_name, reach
-from terrazzo.engine.encode import EncodedFragment
+from terrazzo.engine.encode import DataFile, EncodedFragment
+from terrazzo.engine.fragments import Fragment
+from terrazzo.engine.runner import parallel
+from terrazzo.errors import TerrazzoError
 from terrazzo.format.commits import Commit
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.generic_tile import pack_generic_tile
@@ -13,12 +17,24 @@ from terrazzo.format.versions import WRITTEN
 from terrazzo.storage.base import Store
 
 
-def put_fragment(store: Store, encoded: EncodedFragment) -> None:
-    """The files of a fragment, metadata last. It exists for nobody until it is committed."""
-    folder = encoded.fragment.key
-    for name, pieces in encoded.files.items():
-        store.put(f"{folder}/{name}", pieces)
-    store.put(f"{folder}/{FRAGMENT_METADATA_FILE}", encoded.metadata)
+def put_fragment(store: Store, encoded: EncodedFragment) -> Fragment:
+    """The files of a fragment, all of them while their tiles are being encoded, and metadata last. It exists for
+    nobody until it is committed; if anything fails, what was put is removed."""
+
+    def put(file: DataFile) -> None:
+        with store.open_writer(f"{encoded.key}/{file.name}") as writer:
+            for pieces in file:
+                writer.write_all(pieces)
+
+    try:
+        parallel(put, encoded.files)
+        store.put(f"{encoded.key}/{FRAGMENT_METADATA_FILE}", encoded.metadata)
+    except BaseException:
+        encoded.stop()
+        with suppress(TerrazzoError):  # nobody sees them: if they cannot be removed now, vacuum does it later
+            store.delete_folder(encoded.key)
+        raise
+    return encoded.fragment
 
 
 def commit_fragments(store: Store, names: Sequence[TimestampedName]) -> None:

@@ -225,8 +225,7 @@ def _run_sparse(task: BoxTask) -> Fragment | None:
         new_name(task.start_ms, task.end_ms), view.schema, view.snapshot.schema_name, kept,
         processed=[condition.marker for condition in task.conditions], cipher=view.cipher,
     )  # fmt: skip
-    put_fragment(view.store, encoded)
-    return encoded.fragment
+    return put_fragment(view.store, encoded)
 
 
 def _sources(view: View, scan: ScanTask) -> list[Source]:
@@ -281,8 +280,7 @@ def _run_dense(task: BoxTask) -> Fragment:
     columns = read_box(alone, box, [attr.name for attr in view.schema.attrs])
     name = new_name(task.start_ms, task.end_ms)
     encoded = dense_fragment(view.schema, view.snapshot.schema_name, columns, box, name, view.cipher)
-    put_fragment(view.store, encoded)
-    return encoded.fragment
+    return put_fragment(view.store, encoded)
 
 
 def run_consolidation(
