@@ -1,6 +1,5 @@
 """Cells in their final order to the files of a fragment, each file piece by piece while its tiles are encoded."""
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -53,13 +52,15 @@ class _Run:
 
 class DataFile:
     """A data file on its way. Iterating gives the bytes of one run of tiles after the other, each as soon as it is
-    encoded, and once only: what was taken is no longer held."""
+    encoded, and once only: what was taken is no longer held, and asking again is an error."""
 
     def __init__(self, name: str, runs: Sequence[Future[_Run]], place: int) -> None:
         self.name, self._runs, self._place = name, runs, place
         self.sizes: list[int] = []  # of the tiles that were taken
 
     def __iter__(self) -> Iterator[Pieces]:
+        if self.sizes:
+            raise RuntimeError(f"the bytes of {self.name} have been taken already")
         for run in self._runs:
             made = run.result()
             tiles, made.files[self._place] = made.files[self._place], []
@@ -78,7 +79,7 @@ class DataFile:
 
 class EncodedFragment:
     """Everything of a fragment but its commit. Tiles are encoded from when `files` is first asked for; `metadata` and
-    `fragment` are there once all files have been taken, and drop what has not."""
+    `fragment` are there once all files have been taken, and an error before."""
 
     def __init__(
         self, name: TimestampedName, schema: Schema, footer: Footer, fields: Sequence["_Field"],
@@ -114,7 +115,8 @@ class EncodedFragment:
         sizes = [[0] * slots.count for _ in range(3)]
         for item, started in zip(self._fields, self._started, strict=True):
             for place, file in started.files.items():
-                deque(file, 0)
+                if len(file.sizes) != len(self._cells.starts):
+                    raise RuntimeError(f"{file.name} of {self.key} has not been put")
                 sizes[place][item.slot] = file.size
             metadata[item.slot] = _slot(started, item, self._cells.starts)
         files_size, var_size, validity_size = (tuple(each) for each in sizes)
