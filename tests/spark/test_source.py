@@ -308,7 +308,9 @@ def test_libtiledb_reads_what_spark_wrote(spark, tmp_path):
             "terrazzo.spark.write",
         ),
         (
-            lambda s, a: s.range(3).write.format("tiledb").option("dims", "zz").mode("append").save(a + "new"),
+            lambda s, a: (
+                s.range(3).write.format("tiledb").option("dims", "zz").mode("append").save(a + "new")
+            ),
             "zz",
         ),
     ],
