@@ -89,6 +89,29 @@ class Column:
         return Column(values, None, validity)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Ordered:
+    """A column in another order. It is put together piece by piece, as it is asked for: what is encoded tile by tile
+    never stands in memory a second time, and a piece stays in the cache."""
+
+    column: Column
+    index: Index
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def is_var(self) -> bool:
+        return self.column.is_var
+
+    @property
+    def nbytes(self) -> int:
+        return self.column.nbytes * len(self) // max(len(self.column), 1)
+
+    def slice(self, start: int, stop: int) -> Column:
+        return self.column.take(self.index[start:stop])
+
+
 def of_binary(array: Any, validity: Mask | None = None) -> Column:
     """A column over the buffers of an Arrow array of large binaries; no copy."""
     _, offsets, data = array.buffers()

@@ -12,23 +12,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from terrazzo.engine.clock import new_name
-from terrazzo.engine.columns import Column
 from terrazzo.engine.commit import commit_fragments, put_fragment
 from terrazzo.engine.dense import Box, read_box, shape_of
 from terrazzo.engine.encode import encode_sparse
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.keeping import alien, keep_dropped
 from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
-from terrazzo.engine.merge import Source, merge
-from terrazzo.engine.plan import Part, Request, ScanTask, plan_boxes
+from terrazzo.engine.merge import merge
+from terrazzo.engine.plan import Request, ScanTask, plan_boxes
 from terrazzo.engine.reading import slabs
-from terrazzo.engine.region import Region, everything
-from terrazzo.engine.runner import LocalRunner, Progress, Runner, run_all
+from terrazzo.engine.region import everything
+from terrazzo.engine.runner import LocalRunner, Progress, Runner
 from terrazzo.engine.select import (
     Selection,
     boxes_meet,
@@ -40,7 +38,7 @@ from terrazzo.engine.select import (
     union_box,
 )
 from terrazzo.engine.snapshot import Ledger, StoredCondition, list_array, read_ledger
-from terrazzo.engine.sparse import absent
+from terrazzo.engine.together import read_together
 from terrazzo.engine.view import View
 from terrazzo.engine.write import dense_fragment
 from terrazzo.errors import ConflictError, InvalidRequestError
@@ -217,8 +215,7 @@ def _conditions(
 def _run_sparse(task: BoxTask) -> Fragment | None:
     view, scan = task.view, task.scan
     assert scan is not None
-    sources = _sources(view, scan)
-    columns = merge(sources, task.conditions, view.wide, purge=task.purge)
+    columns = merge(read_together(view, scan), task.conditions, view.wide, purge=task.purge)
     if columns is None:
         return None
     hidden = {TIMESTAMPS, DELETE_TIMESTAMPS, DELETE_CONDITION}
@@ -228,50 +225,6 @@ def _run_sparse(task: BoxTask) -> Fragment | None:
         processed=[condition.marker for condition in task.conditions], cipher=view.cipher,
     )  # fmt: skip
     return put_fragment(view.store, encoded)
-
-
-def _sources(view: View, scan: ScanTask) -> list[Source]:
-    """Every version in the box, fragment by fragment in order of time."""
-    jobs: list[Any] = []
-    prepared = []
-    for part in sorted(scan.parts, key=lambda part: part.fragment):
-        fragment = view.snapshot.fragments[part.fragment]
-        missing, reader = view.missing(fragment), view.reader(fragment)
-        names = [f.name for f in view.wide.fields if f.name not in missing]
-        names += [name for name in (TIMESTAMPS, DELETE_TIMESTAMPS, DELETE_CONDITION) if reader.has(name)]
-        prepared.append((part, fragment, missing, reader.prepare(names, part.tiles, jobs)))
-    run_all(jobs)
-    return [
-        _source(view, scan.region, part, fragment, missing, finish())
-        for part, fragment, missing, finish in prepared
-    ]
-
-
-def _source(
-    view: View,
-    region: Region,
-    part: Part,
-    fragment: Fragment,
-    missing: frozenset[str],
-    columns: dict[str, Column],
-) -> Source:
-    sections = view.reader(fragment).sections
-    if not region.is_everything and not region.covers(sections.rtree.leaves)[part.tiles].all():
-        mask = region.cells([columns[dim.name] for dim in view.schema.dims])
-        if mask is not None and not mask.all():
-            columns = {name: column.filter(mask) for name, column in columns.items()}
-    n = len(columns[view.schema.dims[0].name])
-    for attr in view.wide.attrs:
-        if attr.name in missing:
-            columns[attr.name] = absent(attr, n)
-    times = (
-        columns.pop(TIMESTAMPS).values
-        if TIMESTAMPS in columns
-        else np.full(n, fragment.name.start_ms, np.uint64)
-    )
-    ends = columns.pop(DELETE_TIMESTAMPS).values if DELETE_TIMESTAMPS in columns else None
-    ended_by = columns.pop(DELETE_CONDITION).values if DELETE_CONDITION in columns else None
-    return Source(columns, times, ends, ended_by, sections.processed, missing)
 
 
 def _run_dense(task: BoxTask) -> Fragment:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from terrazzo.engine.columns import Column, Mask
+from terrazzo.engine.columns import Column, Mask, Ordered
 from terrazzo.engine.fragments import TAIL, Fragment
 from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.runner import start_all
@@ -40,14 +40,17 @@ _DELETE_FILES = {
 
 
 Pieces = list[Bytes]
+_Bounds = tuple[NDArray[Any], NDArray[Any]]
 
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """What a job makes of a run of tiles: per file of the field the pieces of each tile; and their statistics."""
+    """What a job makes of a run of tiles: per file of the field the pieces of each tile; and what is told of them."""
 
     files: list[list[Pieces]]
     statistics: TileStatistics
+    bounds: _Bounds | None  # of a dimension
+    var_sizes: NDArray[np.int64] | None  # of values of any length
 
 
 class DataFile:
@@ -83,11 +86,11 @@ class EncodedFragment:
 
     def __init__(
         self, name: TimestampedName, schema: Schema, footer: Footer, fields: Sequence["_Field"],
-        cells: "_Cut", rtree: RTree | None, processed: Sequence[str], cipher: Aes256Gcm | None,
+        cells: "_Cut", processed: Sequence[str], cipher: Aes256Gcm | None,
     ) -> None:  # fmt: skip
         self.name, self.key = name, keys.fragment_key(name)
         self._schema, self._footer, self._fields, self._cells = schema, footer, fields, cells
-        self._rtree, self._processed, self._cipher = rtree, processed, cipher
+        self._processed, self._cipher = processed, cipher
 
     @cached_property
     def _started(self) -> list["_Started"]:
@@ -118,20 +121,38 @@ class EncodedFragment:
                 if len(file.sizes) != len(self._cells.starts):
                     raise RuntimeError(f"{file.name} of {self.key} has not been put")
                 sizes[place][item.slot] = file.size
-            metadata[item.slot] = _slot(started, item, self._cells.starts)
+            metadata[item.slot] = _slot(started, item)
         files_size, var_size, validity_size = (tuple(each) for each in sizes)
+        leaves = None if self._footer.dense else self._leaves()
         whole = replace(
             self._footer,
+            domain=self._footer.domain if leaves is None else leaves.whole(),
             file_sizes=files_size,
             var_file_sizes=var_size,
             validity_file_sizes=validity_size,
         )
         stored, packed = pack_metadata_file(
-            whole, self._schema, self._rtree, metadata, self._processed, self._cipher
+            whole,
+            self._schema,
+            None if leaves is None else RTree(leaves),
+            metadata,
+            self._processed,
+            self._cipher,
         )
         assert whole.schema_name is not None
         tail = stored if len(stored) <= TAIL else None
         return Fragment(self.name, whole.schema_name, Footer.unpack(packed, self._schema), tail), stored
+
+    def _leaves(self) -> BoundsTable:
+        """The boxes of the tiles."""
+        columns = []
+        for item, started in zip(self._fields, self._started, strict=True):
+            if item.is_dim:
+                pairs = [pair for run in started.runs if (pair := run.result().bounds) is not None]
+                columns.append(
+                    (np.concatenate([low for low, _ in pairs]), np.concatenate([high for _, high in pairs]))
+                )
+        return BoundsTable(columns)
 
     @property
     def fragment(self) -> Fragment:
@@ -164,25 +185,25 @@ class _Field:
     """A field to be stored: its column and its slot."""
 
     slot: int
-    column: Column
+    column: Column | Ordered
     files: keys.DataFiles
     values: TileCodec
     kind: Kind
+    is_dim: bool = False
 
 
 def encode_sparse(
-    name: TimestampedName, schema: Schema, schema_name: str, columns: Mapping[str, Column], *,
+    name: TimestampedName, schema: Schema, schema_name: str, columns: Mapping[str, Column | Ordered], *,
     processed: Sequence[str] = (), cipher: Aes256Gcm | None = None,
 ) -> EncodedFragment:  # fmt: skip
     """Cells in global order, cut into tiles of `capacity`. Columns may include times and delete metadata."""
     n_cells = len(columns[schema.dims[0].name])
     starts = np.arange(0, n_cells, schema.capacity, dtype=np.int64)
     slots = Slots(len(schema.attrs), len(schema.dims), TIMESTAMPS in columns, DELETE_TIMESTAMPS in columns)
-    leaves = BoundsTable([tile_bounds(columns[dim.name], starts) for dim in schema.dims])
-    footer = _footer(schema_name, slots, dense=False, domain=leaves.whole(), n_tiles=len(starts),
-                     last=n_cells - int(starts[-1]))  # fmt: skip
+    last = n_cells - int(starts[-1])
+    footer = _footer(schema_name, slots, dense=False, domain=None, n_tiles=len(starts), last=last)
     fields = _fields(schema, slots, columns, cipher)
-    return EncodedFragment(name, schema, footer, fields, _Cut(starts), RTree(leaves), processed, cipher)
+    return EncodedFragment(name, schema, footer, fields, _Cut(starts), processed, cipher)
 
 
 def encode_dense(
@@ -195,18 +216,18 @@ def encode_dense(
     slots = Slots(len(schema.attrs), len(schema.dims))
     footer = _footer(schema_name, slots, dense=True, domain=domain, n_tiles=0, last=tile_cells)
     fields = _fields(schema, slots, columns, cipher)
-    return EncodedFragment(name, schema, footer, fields, _Cut(starts, counted), None, (), cipher)
+    return EncodedFragment(name, schema, footer, fields, _Cut(starts, counted), (), cipher)
 
 
 def _footer(
-    schema_name: str, slots: Slots, *, dense: bool, domain: tuple[Bound, ...], n_tiles: int, last: int
+    schema_name: str, slots: Slots, *, dense: bool, domain: tuple[Bound, ...] | None, n_tiles: int, last: int
 ) -> Footer:
     none = (0,) * slots.count
     return Footer(WRITTEN, schema_name, dense, domain, n_tiles, last, slots, none, none, none)
 
 
 def _fields(
-    schema: Schema, slots: Slots, columns: Mapping[str, Column], cipher: Aes256Gcm | None
+    schema: Schema, slots: Slots, columns: Mapping[str, Column | Ordered], cipher: Aes256Gcm | None
 ) -> list[_Field]:
     """What the fragment stores. A dense fragment has no coordinates."""
     found: list[_Field] = []
@@ -229,7 +250,7 @@ def _fields(
 
 
 def _field(
-    slot: int, field: Attr | Dim, schema: Schema, column: Column, files: keys.DataFiles,
+    slot: int, field: Attr | Dim, schema: Schema, column: Column | Ordered, files: keys.DataFiles,
     cipher: Aes256Gcm | None,
 ) -> _Field:  # fmt: skip
     size = field.datatype.size
@@ -241,7 +262,7 @@ def _field(
     attr = isinstance(field, Attr)
     cell_val_num = VAR if field.is_var else field.cell_val_num
     kind = Kind(field.datatype, cell_val_num, nullable=attr and field.nullable, extremes=attr)
-    return _Field(slot, column, files, codec, kind)
+    return _Field(slot, column, files, codec, kind, is_dim=not attr)
 
 
 def _jobs(item: _Field, schema: Schema, cells: _Cut, cipher: Aes256Gcm | None) -> list[Callable[[], _Run]]:
@@ -274,25 +295,32 @@ def _jobs(item: _Field, schema: Schema, cells: _Cut, cipher: Aes256Gcm | None) -
                 )
                 made[2].append(validity_codec.encode_pieces(valid))
         counted = None if cells.counted is None else cells.counted[start:stop]
-        return _Run(made, tile_statistics(part, cells.starts[first:last] - start, item.kind, counted))
+        starts = cells.starts[first:last] - start
+        return _Run(
+            made,
+            tile_statistics(part, starts, item.kind, counted),
+            tile_bounds(part, starts) if item.is_dim else None,
+            None if part.offsets is None else np.diff(part.offsets[np.append(starts, len(part))]),
+        )
 
     return [partial(run, first, min(first + step, n)) for first in range(0, n, step)]
 
 
 def _started(item: _Field, runs: list[Future[_Run]]) -> _Started:
     files = {0: DataFile(item.files.fixed, runs, 0)}
-    if item.column.offsets is not None:
+    if item.column.is_var:
         files[1] = DataFile(item.files.var, runs, 1)
     if item.kind.nullable:
         files[2] = DataFile(item.files.validity, runs, 2)
     return _Started(runs, files)
 
 
-def _slot(started: _Started, item: _Field, starts: Starts) -> SlotMetadata:
+def _slot(started: _Started, item: _Field) -> SlotMetadata:
     changes: dict[str, Any] = {"tile_offsets": started.files[0].offsets}
-    if item.column.offsets is not None:
-        edges = item.column.offsets[np.append(starts, len(item.column))]
-        changes |= {"var_offsets": started.files[1].offsets, "var_sizes": np.diff(edges).astype(np.uint64)}
+    sizes = [found for run in started.runs if (found := run.result().var_sizes) is not None]
+    if sizes:
+        var_sizes = np.concatenate(sizes).astype(np.uint64)
+        changes |= {"var_offsets": started.files[1].offsets, "var_sizes": var_sizes}
     if 2 in started.files:
         changes["validity_offsets"] = started.files[2].offsets
     runs = [run.result().statistics for run in started.runs]

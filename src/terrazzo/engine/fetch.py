@@ -1,6 +1,6 @@
 """Tiles of a fragment to columns: coalesced range reads, decoded on every core straight into place."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
@@ -57,15 +57,43 @@ class _File:
             raise CorruptionError(f"the tiles overlap or lie outside of {size} bytes", key=self.uri)
         return spans
 
-    def room(self, spans: Spans, size: int, repeats: int = 1) -> NDArray[np.uint8]:
-        """Space for what these tiles decode to, if the bytes stored of them can become that many.
+    def require(self, spans: Spans, size: int, repeats: int = 1) -> None:
+        """That the bytes stored of these tiles can become that many.
 
         `repeats`: how often a byte may count; in a dictionary all cells can be one string.
         """
         stored = sum([length for _, length in spans])
         if size > min(stored * self.codec.expansion * repeats, LARGEST):
             raise CorruptionError(f"{stored} bytes cannot hold {size} bytes of cells", key=self.uri)
+
+    def room(self, spans: Spans, size: int, repeats: int = 1) -> NDArray[np.uint8]:
+        """Space for what these tiles decode to, if they can."""
+        self.require(spans, size, repeats)
         return np.empty(size, np.uint8)
+
+
+class Shared:
+    """A column of fixed size that several fragments are decoded into, each into its own rows. Rows are given out
+    before there is room for them: that is made once the files are known to hold so many cells."""
+
+    def __init__(self, dtype: Any, per_cell: int = 1, *, nullable: bool = False) -> None:
+        self._dtype, self._per_cell, self._nullable = dtype, per_cell, nullable
+        self.values: NDArray[Any] = np.empty(0, dtype)
+        self.flags: NDArray[np.uint8] | None = None
+
+    def make_room(self, n: int) -> None:
+        self.values = np.empty(n if self._per_cell == 1 else (n, self._per_cell), self._dtype)
+        self.flags = np.empty(n, np.uint8) if self._nullable else None
+
+    def fill(self, start: int, column: Column) -> None:
+        """Cells that no file holds."""
+        rows = slice(start, start + len(column))
+        self.values[rows] = column.values
+        if self.flags is not None:
+            self.flags[rows] = True if column.validity is None else column.validity
+
+    def column(self) -> Column:
+        return Column(self.values, None, None if self.flags is None else self.flags != 0)
 
 
 class FragmentReader:
@@ -135,9 +163,18 @@ class FragmentReader:
             job()
         return finish()
 
-    def prepare(self, names: Sequence[str], tiles: Tiles, jobs: list[Job]) -> Callable[[], dict[str, Column]]:
-        """Append the jobs that decode these columns; call the result for them once the jobs have run."""
+    def prepare(
+        self, names: Sequence[str], tiles: Tiles, jobs: list[Job], shared: Mapping[str, Shared] | None = None,
+        start: int = 0,
+    ) -> Callable[[], dict[str, Column]]:  # fmt: skip
+        """Append the jobs that decode these columns; call the result for them once the jobs have run. Those of
+        `shared` go there, from the row `start` on, and are not in the result."""
         cells = self.cells[tiles].tolist()
+        if shared:
+            for name in names:
+                if name in shared:
+                    self._prepare_shared(name, tiles, cells, jobs, shared[name], start)
+            names = [name for name in names if name not in shared]
         finishers = {name: self._prepare(name, tiles, cells, jobs) for name in names}
         return lambda: {name: finish() for name, finish in finishers.items()}
 
@@ -153,17 +190,31 @@ class FragmentReader:
         if stored.nullable:
             spans = files[-1].spans(tiles)
             validity = files[-1].room(spans, n)
-            jobs += self._decode(files[-1], spans, cells, validity)
+            jobs += self._decode(files[-1], spans, cells, validity.view)
         if stored.is_var:
             values, offsets = self._prepare_var(stored, files, tiles, cells, jobs)
             return lambda: Column(values, offsets, None if validity is None else validity != 0)
         width, spans = stored.cell_size, files[0].spans(tiles)
         raw = files[0].room(spans, n * width)
-        jobs += self._decode(files[0], spans, [each * width for each in cells], raw)
+        jobs += self._decode(files[0], spans, [each * width for each in cells], raw.view)
         values = raw.view(stored.datatype.dtype)
         if stored.values_per_cell > 1:
             values = values.reshape(-1, stored.values_per_cell)
         return lambda: Column(values, None, None if validity is None else validity != 0)
+
+    def _prepare_shared(
+        self, name: str, tiles: Tiles, cells: list[int], jobs: list[Job], shared: Shared, start: int
+    ) -> None:
+        stored, files = self.layout.field(name), self._files(name)
+        width, n = stored.cell_size, sum(cells)
+        spans = files[0].spans(tiles)
+        files[0].require(spans, n * width)
+        sizes = [each * width for each in cells]
+        jobs += self._decode(files[0], spans, sizes, lambda: _raw(shared.values[start : start + n]))
+        if stored.nullable:
+            spans = files[-1].spans(tiles)
+            files[-1].require(spans, n)
+            jobs += self._decode(files[-1], spans, cells, lambda: _raw(shared.flags)[start : start + n])
 
     def _prepare_var(
         self, stored: StoredField, files: list[_File], tiles: Tiles, cells: list[int], jobs: list[Job]
@@ -210,7 +261,7 @@ class FragmentReader:
                 place(which, fixed.codec.decode(stored, cells[which] * 8).view(np.int64))
 
             jobs += self._each(fixed, fixed_spans, [count * 8 for count in cells], starts_only)
-            jobs += self._decode(var, var_spans, sizes, values)
+            jobs += self._decode(var, var_spans, sizes, values.view)
         return values, offsets
 
     def _prepare_joint(
@@ -254,12 +305,14 @@ class FragmentReader:
         key = f"{self.fragment.key}/{file.name}"
         return _File(key, f"{self.store.uri}/{key}", file.codec, edges)
 
-    def _decode(self, file: _File, spans: Spans, sizes: list[int], out: NDArray[np.uint8]) -> list[Job]:
+    def _decode(
+        self, file: _File, spans: Spans, sizes: list[int], out: Callable[[], NDArray[np.uint8]]
+    ) -> list[Job]:
         """Jobs that decode the tiles of a file into `out`, each at its place."""
         edges = list(accumulate(sizes, initial=0))
 
         def one(which: int, stored: Any) -> None:
-            file.codec.decode(stored, sizes[which], out[edges[which] : edges[which + 1]])
+            file.codec.decode(stored, sizes[which], out()[edges[which] : edges[which + 1]])
 
         return self._each(file, spans, sizes, one)
 
@@ -280,6 +333,11 @@ class FragmentReader:
                 raise problem.at_key(file.uri) from None
 
         return [partial(job, start, stop) for start, stop in pairwise(_job_edges(sizes))]
+
+
+def _raw(values: NDArray[Any] | None) -> NDArray[np.uint8]:
+    assert values is not None
+    return values.reshape(-1).view(np.uint8)
 
 
 def _job_edges(sizes: list[int]) -> list[int]:

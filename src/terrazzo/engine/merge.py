@@ -9,39 +9,24 @@ One millisecond lies between an update and its new version, since libtiledb, whi
 applies it to everything written up to its own time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from terrazzo.engine.columns import Column, Mask, concat
+from terrazzo.engine.columns import Column, Index, Mask, Ordered, concat
 from terrazzo.engine.history import NEVER, assign_update, stored_hits
+from terrazzo.engine.interleave import interleaved, nothing_ends
 from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.order import sort_cells, sort_keys
 from terrazzo.engine.predicate import evaluate, of_condition
 from terrazzo.engine.snapshot import StoredCondition
+from terrazzo.engine.together import Source, Times, Together
 from terrazzo.format.commits import DeleteCommit, UpdateCommit
 from terrazzo.format.orders import Layout
 from terrazzo.format.schema import Schema
-
-Times = NDArray[np.uint64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Source:
-    """The cells of one fragment, as its files hold them."""
-
-    columns: dict[str, Column]
-    times: Times
-    ends: Times | None  # delete times
-    ended_by: Times | None  # places in `processed`
-    processed: tuple[str, ...]
-    missing: frozenset[str]
-
-    def __len__(self) -> int:
-        return len(self.times)
 
 
 @dataclass(slots=True, eq=False)
@@ -66,16 +51,20 @@ class _Rows:
 
 
 def merge(
-    sources: Sequence[Source], conditions: Sequence[StoredCondition], schema: Schema, *, purge: bool
-) -> dict[str, Column] | None:
-    """The versions of all sources, oldest fragment first in `sources`, under all `conditions`, in the order of the
-    array. None if nothing is left. Delete metadata are there if any condition or any source asks for them."""
-    sources = [source for source in sources if len(source)]
+    cells: Together, conditions: Sequence[StoredCondition], schema: Schema, *, purge: bool
+) -> dict[str, Ordered] | None:
+    """The versions of all sources, under all `conditions`, in the order of the array. None if nothing is left. Delete
+    metadata are there if any condition or any source asks for them."""
+    if nothing_ends(cells, conditions, schema, purge=purge):
+        order = interleaved(cells, schema, purge=purge)
+        return _in_order(cells.columns, cells.times, order) if len(order) else None
+    cells = cells.only_inside()
+    sources = cells.sources
     if not sources:
         return None
-    earliest = int(min(source.times.min() for source in sources))
+    earliest = int(cells.times.min())
     updated = any(isinstance(c.body, UpdateCommit) and c.time_ms >= earliest for c in conditions)
-    rows = _gather(sources, conditions, schema, grouped=purge or updated)
+    rows = _gather(cells, conditions, schema, grouped=purge or updated)
     missing = [source.missing for source in sources]
     for place, condition in enumerate(conditions):
         if isinstance(condition.body, DeleteCommit):
@@ -90,24 +79,23 @@ def merge(
     return _ordered(rows, schema, delete_metadata=wanted)
 
 
+def _in_order(columns: Mapping[str, Column], times: Times, order: Index) -> dict[str, Ordered]:
+    return {name: Ordered(column, order) for name, column in {**columns, TIMESTAMPS: Column(times)}.items()}
+
+
 def _gather(
-    sources: Sequence[Source], conditions: Sequence[StoredCondition], schema: Schema, *, grouped: bool
+    cells: Together, conditions: Sequence[StoredCondition], schema: Schema, *, grouped: bool
 ) -> _Rows:
-    names = [field.name for field in schema.fields]
-    sizes = [len(source) for source in sources]
-    n = sum(sizes)
+    columns, times, sources = cells.columns, cells.times, cells.sources
+    n = len(times)
     places = {condition.marker: place for place, condition in enumerate(conditions)}
-    columns = {name: concat([source.columns[name] for source in sources]) for name in names}
     ends = np.full(n, NEVER)
     ended_by = np.full(n, -1, np.int64)
-    start = 0
-    for source, size in zip(sources, sizes, strict=True):
+    for source in sources:
         if source.ends is not None and source.ended_by is not None:
-            rows = slice(start, start + size)
+            rows = slice(source.start, source.stop)
             ends[rows], ended_by[rows] = _recorded(source, places)
-        start += size
-    times = np.concatenate([source.times for source in sources]).astype(np.uint64)
-    number = np.repeat(np.arange(len(sources)), sizes)
+    number = np.repeat(np.arange(len(sources)), [len(source) for source in sources])
     judged = np.where(np.array([source.ends is not None for source in sources])[number], number, -1)
     return _Rows(
         columns, times, times.copy(), ends, ended_by, judged, number, np.full(n, -1, np.int64),
@@ -270,7 +258,7 @@ def _newest_first(rows: _Rows, live: NDArray[np.int64]) -> NDArray[np.int64]:
     return live[np.lexsort((-live, rows.rank[live], ~chained, rows.times[live]))[::-1]]
 
 
-def _purged(rows: _Rows, schema: Schema) -> dict[str, Column] | None:
+def _purged(rows: _Rows, schema: Schema) -> dict[str, Ordered] | None:
     """The cells as they show now, and nothing else."""
     alive = rows.ends == NEVER
     if not schema.allows_duplicates:
@@ -278,14 +266,11 @@ def _purged(rows: _Rows, schema: Schema) -> dict[str, Column] | None:
     kept = np.flatnonzero(alive)
     if not len(kept):
         return None
-    rows.columns = {name: column.take(kept) for name, column in rows.columns.items()}
-    rows.times = rows.times[kept]
-    index, _ = sort_cells(sort_keys([rows.columns[dim.name] for dim in schema.dims], schema))
-    columns = {**rows.columns, TIMESTAMPS: Column(rows.times)}
-    return columns if index is None else {name: column.take(index) for name, column in columns.items()}
+    index, _ = sort_cells(sort_keys([rows.columns[dim.name].take(kept) for dim in schema.dims], schema))
+    return _in_order(rows.columns, rows.times, kept if index is None else kept[index])
 
 
-def _ordered(rows: _Rows, schema: Schema, *, delete_metadata: bool) -> dict[str, Column]:
+def _ordered(rows: _Rows, schema: Schema, *, delete_metadata: bool) -> dict[str, Ordered]:
     """Every version, in global order, those of one cell newest first."""
     live = np.flatnonzero(rows.ends != 0)
     newest_first = live if schema.allows_duplicates else _newest_first(rows, live)
@@ -296,10 +281,9 @@ def _ordered(rows: _Rows, schema: Schema, *, delete_metadata: bool) -> dict[str,
         # Of two versions of one cell and time the second never shows. libtiledb would choose by tile.
         same[1:] &= rows.times[order[1:]] == rows.times[order[:-1]]
         order = order[~same]
-    columns = {name: column.take(order) for name, column in rows.columns.items()}
-    columns[TIMESTAMPS] = Column(rows.times[order])
+    columns = _in_order(rows.columns, rows.times, order)
     if delete_metadata:
-        columns[DELETE_TIMESTAMPS] = Column(rows.ends[order])
-        ended_by = rows.ended_by[order]
-        columns[DELETE_CONDITION] = Column(np.where(ended_by < 0, NEVER, ended_by.astype(np.uint64)))
+        columns[DELETE_TIMESTAMPS] = Ordered(Column(rows.ends), order)
+        ended_by = np.where(rows.ended_by < 0, NEVER, rows.ended_by.astype(np.uint64))
+        columns[DELETE_CONDITION] = Ordered(Column(ended_by), order)
     return columns

@@ -25,6 +25,7 @@ Keys = list[NDArray[np.uint64]]
 
 _FEW_RUNS = 64
 _WORTH_CUTTING = 1 << 20
+_SAMPLE = 1 << 14
 
 
 class Component(NamedTuple):
@@ -88,19 +89,19 @@ def _sort_packed(key: NDArray[np.uint64], bits: np.uint64) -> tuple[Index, NDArr
     return packed.view(np.int64), same
 
 
-def sets_of_runs(keys: Keys, ends: Sequence[int]) -> list[list[slice]]:
+def sets_of_runs(keys: Keys, ends: Sequence[int], largest: int | None = None) -> list[list[slice]]:
     """Rows in sets that hold no equal keys between them: sorted runs are cut at the same keys, into a few sets per
-    core. Where there is nothing to cut, all rows are one set."""
+    core, or more of about `largest` rows. Where there is nothing to cut, all rows are one set."""
     n = len(keys[0])
     runs = [(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True) if b > a]
-    if len(keys) > 1 or n < _WORTH_CUTTING or len(runs) < 2 or cpu_count() == 1:
+    n_sets = max(2 * cpu_count() if cpu_count() > 1 else 1, 1 if largest is None else n // largest)
+    if len(keys) > 1 or n < _WORTH_CUTTING or len(runs) < 2 or n_sets == 1:
         return [[slice(0, n)]]
     key = keys[0]
     if any((key[a + 1 : b] < key[a : b - 1]).any() for a, b in runs):
         return [[slice(0, n)]]
-    first, last = max(runs, key=lambda run: run[1] - run[0])
-    n_sets = 2 * cpu_count()
-    cuts = key[first:last][[(last - first) * j // n_sets for j in range(1, n_sets)]]
+    sample = np.sort(key[:: n // _SAMPLE])
+    cuts = sample[[len(sample) * j // n_sets for j in range(1, n_sets)]]
     edges = [[a, *(a + np.searchsorted(key[a:b], cuts)).tolist(), b] for a, b in runs]
     return [[slice(edge[j], edge[j + 1]) for edge in edges] for j in range(n_sets)]
 
