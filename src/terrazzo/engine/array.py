@@ -174,12 +174,14 @@ class Array:
 
     def scan(
         self, columns: Sequence[str] | None = None, where: str | None = None, region: Mapping[str, Any] | None = None,
-        memory: int | str = "1GiB",
+        memory: int | str = "1GiB", progress: Any = None,
     ) -> Any:  # fmt: skip
-        """Cells as a pyarrow.RecordBatchReader, in no particular order, with a bound on the memory in use."""
+        """Cells as a pyarrow.RecordBatchReader, in no particular order, with a bound on the memory in use. `progress`
+        is called with the tasks done and the tasks in all."""
         from terrazzo.engine.reading import scan_batches  # noqa: PLC0415
 
-        return scan_batches(self._view, self._request(columns, where, region, None), parse_size(memory))
+        request = self._request(columns, where, region, None)
+        return scan_batches(self._view, request, parse_size(memory), progress=progress)
 
     def count(self, where: str | None = None, region: Mapping[str, Any] | None = None) -> int:
         from terrazzo.engine.reading import count_cells  # noqa: PLC0415

@@ -33,15 +33,18 @@ def schema_of(
 ) -> Schema:  # fmt: skip
     """A schema that the data fit: `dims` names the columns that become dimensions (or gives a Dim), all others become
     attributes, nullable where there are nulls, dictionary columns with an enumeration. The domain of a dimension is
-    as wide as its type, unless it is given; that of a float, and of a dense array, is what the data span. Other
-    options are those of Schema."""
+    as wide as its type, unless it is given; that of a float, and of a dense array, is what the data span. `filters`
+    are those of every attribute, or a dict of them by column. Other options are those of Schema."""
     table = as_table(data)
     if table is None:
         raise InvalidRequestError("there are no data to take a schema from")
     chosen = [dims] if isinstance(dims, (str, Dim)) else list(dims)
     names = [dim if isinstance(dim, str) else dim.name for dim in chosen]
     given = table.schema.names
-    for what, asked in (("dims", names), ("domain", domain or {}), ("tile", tile or {})):
+    by_name = dict(filters) if isinstance(filters, Mapping) else {}
+    for what, asked in (
+        ("dims", names), ("domain", domain or {}), ("tile", tile or {}), ("filters", by_name),
+    ):  # fmt: skip
         if unknown := [name for name in asked if name not in given]:
             raise InvalidRequestError(
                 f"{what}: the data lack {', '.join(map(repr, unknown))}; they have {', '.join(map(repr, given))}"
@@ -51,12 +54,17 @@ def schema_of(
         dim if isinstance(dim, Dim) else _dim(dim, table, domain or {}, tile or {}, spanned=dense)
         for dim in chosen
     ]
-    pipeline = [Zstd()] if filters is None else filters
+    made = [_filtered(dim, by_name[dim.name]) if dim.name in by_name else dim for dim in made]
+    pipeline = [Zstd()] if filters is None or isinstance(filters, Mapping) else filters
     enums: dict[str, Enumeration] = {}
-    attrs = [_attr(name, table, pipeline, enums) for name in given if name not in names]
+    attrs = [_attr(name, table, by_name.get(name, pipeline), enums) for name in given if name not in names]
     if not attrs:
         raise InvalidRequestError("every column is a dimension; an array needs at least one attribute")
     return Schema(made, attrs, enums=enums, **options)
+
+
+def _filtered(dim: Dim, filters: Any) -> Dim:
+    return Dim(dim.name, dim.datatype, dim.domain, dim.tile, filters)
 
 
 def _dim(

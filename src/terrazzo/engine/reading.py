@@ -14,7 +14,7 @@ from terrazzo.engine.dense import Box, coordinates, domain_box, meet, read_box, 
 from terrazzo.engine.plan import Request, ScanPlan, ScanTask, all_apart, columns_read, plan_scan
 from terrazzo.engine.predicate import evaluate, fields_of
 from terrazzo.engine.region import Region
-from terrazzo.engine.runner import LocalRunner, Runner
+from terrazzo.engine.runner import LocalRunner, Progress, Runner
 from terrazzo.engine.sparse import (
     joined,
     ordered,
@@ -60,26 +60,32 @@ class ScanJob:
         return run_scan(self.view, self.request, self.task)
 
 
-def scan_batches(view: View, request: Request, memory: int, runner: Runner | None = None) -> Any:
+def scan_batches(
+    view: View, request: Request, memory: int, runner: Runner | None = None, progress: Progress | None = None
+) -> Any:
     """The cells in record batches, with at most about `memory` bytes in use at a time."""
     view.snapshot.require_sound()
     schema = result_schema(request.columns, view.schema)
-    return pa.RecordBatchReader.from_batches(schema, _batches(view, request, memory, runner))
+    return pa.RecordBatchReader.from_batches(schema, _batches(view, request, memory, runner, progress))
 
 
-def _batches(view: View, request: Request, memory: int, runner: Runner | None) -> Iterator[Any]:
+def _batches(
+    view: View, request: Request, memory: int, runner: Runner | None, progress: Progress | None
+) -> Iterator[Any]:
     size = max(memory // _SHARE, 1 << 20)
     if view.schema.dense:
         batches: Iterator[Any] = (
             batch
-            for columns in _dense_columns(view, request, size)
+            for columns in _dense_columns(view, request, size, progress)
             for batch in to_batches(columns, request.columns, view.schema)
         )
     else:
         plan = plan_scan(view, request, size)
         jobs = [ScanJob(view, plan.request, task) for task in plan.tasks]
         batches = (
-            batch for found in (runner or LocalRunner()).map(ScanJob.__call__, jobs) for batch in found
+            batch
+            for found in (runner or LocalRunner()).map(ScanJob.__call__, jobs, progress)
+            for batch in found
         )
     for batch in batches:
         for start in range(0, batch.num_rows, _BATCH_ROWS):
@@ -163,7 +169,9 @@ def _cuts(bound: tuple[int, int], step: int, extent: int, dim: Dim) -> list[tupl
     return cuts
 
 
-def _dense_columns(view: View, request: Request, size: int) -> Iterator[dict[str, Column]]:
+def _dense_columns(
+    view: View, request: Request, size: int, progress: Progress | None = None
+) -> Iterator[dict[str, Column]]:
     schema = view.schema
     names = set(request.columns) | (fields_of(request.where) if request.where is not None else set())
     if request.order is not None:
@@ -174,7 +182,9 @@ def _dense_columns(view: View, request: Request, size: int) -> Iterator[dict[str
         for field in schema.fields
         if field.name in names
     )
-    for whole in dense_boxes(request.region, schema):
+    wholes = dense_boxes(request.region, schema)
+    n_cells, done = sum(prod(shape_of(whole)) for whole in wholes), 0
+    for whole in wholes:
         for box in slabs(whole, schema, width, size):
             columns: dict[str, Column] = coordinates(
                 box, schema, [dim.name for dim in schema.dims if dim.name in names]
@@ -183,6 +193,9 @@ def _dense_columns(view: View, request: Request, size: int) -> Iterator[dict[str
             if request.where is not None:
                 mask = evaluate(request.where, columns, schema, prod(shape_of(box)))
                 columns = {name: column.filter(mask) for name, column in columns.items()}
+            if progress is not None:
+                done += prod(shape_of(box))
+                progress(done, n_cells)
             yield columns
 
 
