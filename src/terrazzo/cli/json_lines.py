@@ -6,6 +6,7 @@ bytes               hexadecimal text
 lists               lists
 """
 
+import json
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,8 @@ def json_lines(batch: Any) -> bytes:
     for place, name in enumerate(batch.schema.names):
         comma = "," if place else "{"
         column = pc.fill_null(json_values(batch.column(place)), "null")
-        pieces += [f"{comma}{_quoted(pa.array([name]))[0].as_py()}:", column]
-    lines = pc.binary_join_element_wise(*pieces, "}\n", "")
-    return b"".join(_data(lines.cast(pa.large_string())))
+        pieces += [_text(f"{comma}{json.dumps(name, ensure_ascii=False)}:"), column]
+    return b"".join(_data(pc.binary_join_element_wise(*pieces, _text("}\n"), _text(""))))
 
 
 def json_values(column: Any) -> Any:
@@ -84,8 +84,11 @@ def _quoted(text: Any) -> Any:
     if pc.any(pc.match_substring_regex(text, _STRANGE)).as_py():
         for plain in (*list(_ESCAPES)[2:], *_CONTROLS):
             text = pc.replace_substring(text, plain, _ESCAPES.get(plain, f"\\u{ord(plain):04x}"))
-    quote = pa.scalar('"', text.type)
-    return pc.binary_join_element_wise(quote, text, quote, pa.scalar("", text.type))
+    return pc.binary_join_element_wise(_text('"'), text, _text('"'), _text(""))
+
+
+def _text(text: str) -> Any:
+    return pa.scalar(text, pa.large_string())
 
 
 def _lists(column: Any) -> Any:

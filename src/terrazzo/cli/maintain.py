@@ -132,9 +132,9 @@ def vacuum_array(access: Access, retain: str, *, dry_run: bool) -> "Report":
         "uri": opened.uri,
         "dry_run": dry_run,
         "result": str(done).splitlines()[0],
-        "n_removed": done.n_removed,
+        "n_files": done.n_removed,
         "kept": done.kept,
-        "would_remove" if dry_run else "removed": [
+        "files": [
             {"kind": kind, "key": key} for kind, found in groups.items() for key in found
         ],
         "lost_instants": [

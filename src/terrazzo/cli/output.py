@@ -11,7 +11,7 @@ from typing import Any
 
 ROWS = 20
 """Rows of a table, or items of a list, that text shows; JSON has them all."""
-UNLIMITED = frozenset({"files", "sections", "events", "fragments", "findings", "actions", "would_remove", "removed"})
+UNLIMITED = frozenset({"files", "sections", "events", "fragments", "findings", "actions"})
 _ITEMS = 6
 """Items of a list inside a table."""
 

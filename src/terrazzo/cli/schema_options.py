@@ -46,7 +46,7 @@ def schema_for(source: Source, columns: Sequence[str], options: SchemaOptions) -
             )
     if len(set(options.dims)) != len(options.dims):
         raise WrongUsageError(f"--dim {','.join(options.dims)} names a column twice")
-    filters = parse_filters(options.filters, columns)
+    filters = parse_filters(options.filters, columns, options.dims)
     sample = miniature(source, columns, options.dims)
     given: dict[str, Any] = {"sparse": not options.dense}
     if options.capacity is not None:
@@ -106,7 +106,7 @@ def _datatype(name: str, sample: Any) -> Any:
 # -- filters -------------------------------------------------------------------------------------------
 
 
-def parse_filters(given: Sequence[str], columns: Sequence[str]) -> Any:
+def parse_filters(given: Sequence[str], columns: Sequence[str], dims: Sequence[str]) -> Any:
     """`byteshuffle,zstd:3` for every attribute, `v=zstd:9` for one column; None where nothing is said."""
     everywhere: list[Any] | None = None
     by_name: dict[str, list[Any]] = {}
@@ -120,7 +120,9 @@ def parse_filters(given: Sequence[str], columns: Sequence[str]) -> Any:
             by_name[name.strip()] = _pipeline(text)
     if not by_name:
         return everywhere
-    return by_name if everywhere is None else dict.fromkeys(columns, everywhere) | by_name
+    if everywhere is None:
+        return by_name
+    return dict.fromkeys([name for name in columns if name not in dims], everywhere) | by_name
 
 
 def _pipeline(text: str) -> list[Any]:
