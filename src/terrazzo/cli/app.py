@@ -38,10 +38,10 @@ def _version(asked: bool) -> None:
 
 @app.callback(epilog=EXIT_CODES)
 def terrazzo(
-    version: Annotated[  # noqa: ARG001
+    version: Annotated[
         bool, typer.Option("--version", help="print the version", callback=_version, is_eager=True)
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,  # noqa: ARG001
+    debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
 ) -> None:
     """TileDB arrays: look at them, read and change them.
 

@@ -32,7 +32,10 @@ NoCount = Annotated[
 def delete(
     array: ArrayUri,
     where: Annotated[
-        str, typer.Option("--where", "-w", metavar="SQL", help="which cells: \"v > 3 AND tag = 'a'\"; 1 = 1 is all")
+        str,
+        typer.Option(
+            "--where", "-w", metavar="SQL", help="which cells: \"v > 3 AND tag = 'a'\"; 1 = 1 is all"
+        ),
     ],
     at: WriteAt = None,
     no_count: NoCount = False,
@@ -57,7 +60,7 @@ def delete_cells(access: Access, where: str, *, at: str | None, count: bool, dry
         from terrazzo.errors import InvalidRequestError
 
         raise InvalidRequestError(
-            f"{access.uri} is dense, and has a value in every cell: set fill values with update instead of deleting"
+            f"{opened.uri}: a dense array has a value in every cell; set another one with update instead of deleting"
         )
     report: Report = {"command": "delete", "uri": opened.uri, "dry_run": dry_run, "where": where}
     with Bar(f"deleting from {access.uri}"):
@@ -71,13 +74,16 @@ def update(
     array: ArrayUri,
     assignments: Annotated[
         list[str],
-        typer.Option("--set", "-s", metavar="NAME=VALUE", help="new value of an attribute; null is null; repeatable"),
+        typer.Option(
+            "--set", "-s", metavar="NAME=VALUE", help="new value of an attribute; null is null; repeatable"
+        ),
     ],
     where: Annotated[
         str | None, typer.Option("--where", "-w", metavar="SQL", help="which cells; all of them without it")
     ] = None,
     portable: Annotated[
-        bool, typer.Option("--portable", help="write the cells again, so that libtiledb shows the new values too")
+        bool,
+        typer.Option("--portable", help="write the cells again, so that libtiledb shows the new values too"),
     ] = False,
     at: WriteAt = None,
     no_count: NoCount = False,
@@ -91,7 +97,13 @@ def update(
 
     access = Access.of(array, key_file, storage)
     report = update_cells(
-        access, pairs(assignments, "--set"), where, portable=portable, at=at, count=not no_count, dry_run=dry_run
+        access,
+        pairs(assignments, "--set"),
+        where,
+        portable=portable,
+        at=at,
+        count=not no_count,
+        dry_run=dry_run,
     )
     print_report(report, as_json=as_json)
 
@@ -106,7 +118,13 @@ def update_cells(
     opened, when = access.open(), parse_time(at, "--at")
     values = {name: parse_assigned(name, text, opened.schema) for name, text in assignments.items()}
     cell_values(values, opened.schema)  # a dry run finds what is wrong, too
-    report: Report = {"command": "update", "uri": opened.uri, "dry_run": dry_run, "set": values, "where": where}
+    report: Report = {
+        "command": "update",
+        "uri": opened.uri,
+        "dry_run": dry_run,
+        "set": values,
+        "where": where,
+    }
     with Bar(f"updating {access.uri}"):
         cells = opened.count(where) if count or dry_run else None
         if not dry_run and cells != 0:
@@ -117,7 +135,9 @@ def update_cells(
 def parse_assigned(name: str, text: str, schema: "Schema") -> Any:
     """The value that stands behind `name=`, by the type of the attribute."""
     if any(dim.name == name for dim in schema.dims):
-        raise WrongUsageError(f"--set {name}={text}: {name} is a dimension, and the place of a cell is fixed; delete and ingest")
+        raise WrongUsageError(
+            f"--set {name}={text}: {name} is a dimension, and the place of a cell is fixed; delete and ingest"
+        )
     attr = schema.attr(name)  # says which there are
     if text.lower() == "null" and attr.nullable:
         return None

@@ -35,7 +35,6 @@ def check_array(access: Access, *, deep: bool) -> "Report":
     import terrazzo as tz
     from terrazzo.cli.progress import Bar
 
-    require_array(access)
     with Bar(f"checking {access.uri}"):
         found = tz.check(access.uri, deep=deep, key=access.key, storage_options=access.storage)
     return {
@@ -58,7 +57,8 @@ def check_array(access: Access, *, deep: bool) -> "Report":
 def repair(
     array: ArrayUri,
     damaged_fragments: Annotated[
-        bool, typer.Option("--damaged-fragments", help="give up fragments that cannot be read, and their cells")
+        bool,
+        typer.Option("--damaged-fragments", help="give up fragments that cannot be read, and their cells"),
     ] = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -71,7 +71,9 @@ def repair(
     """
     from terrazzo.cli.output import print_report
 
-    report = repair_array(Access.of(array, key_file, storage), damaged_fragments=damaged_fragments, dry_run=dry_run)
+    report = repair_array(
+        Access.of(array, key_file, storage), damaged_fragments=damaged_fragments, dry_run=dry_run
+    )
     print_report(report, as_json=as_json)
     if report["left"]:
         raise typer.Exit(PROBLEMS_FOUND)
@@ -81,7 +83,6 @@ def repair_array(access: Access, *, damaged_fragments: bool, dry_run: bool) -> "
     import terrazzo as tz
     from terrazzo.cli.progress import Bar
 
-    require_array(access)
     with Bar(f"repairing {access.uri}"):
         done = tz.repair(
             access.uri, dry_run=dry_run, damaged_fragments=damaged_fragments, key=access.key,
@@ -98,15 +99,3 @@ def repair_array(access: Access, *, damaged_fragments: bool, dry_run: bool) -> "
             for each in done.left
         ],
     }
-
-
-def require_array(access: Access) -> None:
-    """A place where nothing is at all is not a broken array."""
-    from terrazzo.engine.snapshot import list_array
-    from terrazzo.errors import ArrayNotFoundError
-    from terrazzo.storage import open_store
-
-    store = open_store(access.uri, access.storage)
-    listed = list_array(store)
-    if not listed.is_array and not listed.root_folders:
-        raise ArrayNotFoundError(f"there is no array at {store.uri}; check the path")

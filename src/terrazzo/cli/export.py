@@ -20,6 +20,7 @@ from terrazzo.cli.options import (
     Storage,
     Where,
     names,
+    parse_bytes,
 )
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def export(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="TARGET", help="a file, whose name tells the format; or a folder for Parquet files: parts/"
+            metavar="TARGET",
+            help="a file, whose name tells the format; or a folder for Parquet files: parts/",
         ),
     ],
     columns: Columns = None,
@@ -40,7 +42,8 @@ def export(
     at: At = None,
     since: Since = None,
     form: Annotated[
-        str | None, typer.Option("--format", "-f", metavar="FORMAT", help="parquet, arrow, csv or json (lines)")
+        str | None,
+        typer.Option("--format", "-f", metavar="FORMAT", help="parquet, arrow, csv or json (lines)"),
     ] = None,
     file_size: Annotated[
         str, typer.Option("--file-size", metavar="SIZE", help="of each file, when a folder is written")
@@ -72,14 +75,13 @@ def export_cells(
 ) -> "Report":  # fmt: skip
     from terrazzo.cli.read import Cells, write_cells
     from terrazzo.cli.sinks import format_of, require_absent, write_folder
-    from terrazzo.engine.plan import parse_size
     from terrazzo.errors import InvalidRequestError
 
     folder = target.endswith("/")
     kind = format_of("x.parquet" if folder else target, form)
     if folder and kind != "parquet":
         raise InvalidRequestError(f"{target}: a folder is written as Parquet files; name a file for {kind}")
-    size = parse_size(file_size, "--file-size")
+    size = parse_bytes(file_size, "--file-size")
     cells = Cells(access, columns, where, region, at, since, memory=memory)
     if dry_run:
         if not folder:

@@ -34,9 +34,7 @@ def history_report(uri: str, events: list[Any]) -> "Report":
         "events": [
             {
                 "start_ms": Shown(as_text(event.start_ms), event.start_ms),
-                "end_ms": Shown(as_text(event.end_ms), event.end_ms)
-                if merged
-                else Hidden(event.end_ms),
+                "end_ms": Shown(as_text(event.end_ms), event.end_ms) if merged else Hidden(event.end_ms),
                 "kind": event.kind,
                 "cells": event.n_cells,
                 "bytes": event.size,

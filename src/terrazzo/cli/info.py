@@ -1,5 +1,6 @@
 """`terrazzo info` and `terrazzo schema`: what an array is."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -86,9 +87,7 @@ def schema(
 
     opened = Access.of(array, key_file, storage).open(at)
     if as_json:
-        print_report(
-            {"command": "schema", "uri": opened.uri} | schema_report(opened.schema), as_json=True
-        )
+        print_report({"command": "schema", "uri": opened.uri} | schema_report(opened.schema), as_json=True)
     else:
         print_tree(schema_tree(opened.schema, opened.uri))
 
@@ -121,8 +120,13 @@ def schema_tree(known: "Schema", title: str) -> Any:
 
     notes = [f"{known.cell_order} cells", f"{known.tile_order} tiles"]
     if known.sparse:
-        notes += [f"capacity {known.capacity:,}", f"duplicates {'' if known.allows_duplicates else 'not '}allowed"]
-    tree = Tree(label(f"{title}: {'sparse' if known.sparse else 'dense'} array, format {known.version}", "bold"))
+        notes += [
+            f"capacity {known.capacity:,}",
+            f"duplicates {'' if known.allows_duplicates else 'not '}allowed",
+        ]
+    tree = Tree(
+        label(f"{title}: {'sparse' if known.sparse else 'dense'} array, format {known.version}", "bold")
+    )
     tree.add(label(", ".join(notes)))
     dims = tree.add(label("dimensions", "bold"))
     for line in _dimension_lines(known):
@@ -148,7 +152,8 @@ def _dimension_lines(known: "Schema") -> list[str]:
         if dim.tile is not None:
             extent += f" tile {dim.tile}"
         if known.current_domain is not None and dim.domain is not None:
-            extent += f" now {pair(*known.current_domain[place], dim.datatype).text}"
+            low, high = known.current_domain[place]
+            extent += f" now {pair(low, high, dim.datatype).text}"
         rows.append((dim.name, cell_type(dim), extent, pipeline(known.filters_of(dim)).text))
     return _aligned(rows)
 
@@ -164,7 +169,7 @@ def _attribute_lines(known: "Schema") -> list[str]:
     return _aligned(rows)
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     if not rows:
         return ["none"]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -1,5 +1,6 @@
 """`terrazzo ingest` and `terrazzo upsert`: cells out of files of other formats, under one commit."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,11 +18,13 @@ from terrazzo.cli.options import (
     WriteAt,
     names,
     pairs,
+    parse_bytes,
     parse_time,
 )
 
 if TYPE_CHECKING:
     from terrazzo.cli.output import Report
+    from terrazzo.cli.progress import Bar
     from terrazzo.cli.schema_options import SchemaOptions
     from terrazzo.cli.sources import Source
     from terrazzo.engine.array import Array
@@ -29,18 +32,24 @@ if TYPE_CHECKING:
 
 Sources = Annotated[
     list[str],
-    typer.Argument(metavar="SOURCE…", help="files, folders or globs of Parquet, CSV, JSON lines or Arrow; - is stdin"),
+    typer.Argument(
+        metavar="SOURCE…", help="files, folders or globs of Parquet, CSV, JSON lines or Arrow; - is stdin"
+    ),
 ]
 Form = Annotated[
     str | None, typer.Option("--format", "-f", metavar="FORMAT", help="parquet, csv, json (lines) or arrow")
 ]
 ColumnTypes = Annotated[
     list[str] | None,
-    typer.Option("--type", metavar="NAME=TYPE", help="type of a column of CSV or JSON, such as v=float64; repeatable"),
+    typer.Option(
+        "--type", metavar="NAME=TYPE", help="type of a column of CSV or JSON, such as v=float64; repeatable"
+    ),
 ]
 Nulls = Annotated[
     list[str] | None,
-    typer.Option("--null", metavar="TEXT", help="text in CSV that stands for no value, besides nothing; repeatable"),
+    typer.Option(
+        "--null", metavar="TEXT", help="text in CSV that stands for no value, besides nothing; repeatable"
+    ),
 ]
 
 
@@ -53,19 +62,27 @@ def ingest(
     nulls: Nulls = None,
     dim: Annotated[
         list[str] | None,
-        typer.Option("--dim", "-d", metavar="NAME,…", help="create the array with these columns as dimensions"),
+        typer.Option(
+            "--dim", "-d", metavar="NAME,…", help="create the array with these columns as dimensions"
+        ),
     ] = None,
     domain: Annotated[
-        list[str] | None, typer.Option("--domain", metavar="DIM=LOW:HIGH", help="what a dimension may hold; repeatable")
+        list[str] | None,
+        typer.Option("--domain", metavar="DIM=LOW:HIGH", help="what a dimension may hold; repeatable"),
     ] = None,
     tile: Annotated[
-        list[str] | None, typer.Option("--tile", metavar="DIM=SIZE", help="tile extent of a dimension; repeatable")
+        list[str] | None,
+        typer.Option("--tile", metavar="DIM=SIZE", help="tile extent of a dimension; repeatable"),
     ] = None,
     filters: Annotated[
         list[str] | None,
-        typer.Option("--filter", metavar="FILTERS", help="byteshuffle,zstd:3 for all, or v=zstd:9 for one; repeatable"),
+        typer.Option(
+            "--filter", metavar="FILTERS", help="byteshuffle,zstd:3 for all, or v=zstd:9 for one; repeatable"
+        ),
     ] = None,
-    capacity: Annotated[int | None, typer.Option("--capacity", min=1, metavar="N", help="cells of a tile")] = None,
+    capacity: Annotated[
+        int | None, typer.Option("--capacity", min=1, metavar="N", help="cells of a tile")
+    ] = None,
     order: Annotated[
         str | None, typer.Option("--order", metavar="ORDER", help="of cells: row-major, col-major or hilbert")
     ] = None,
@@ -110,10 +127,9 @@ def ingest_files(
 ) -> "Report":  # fmt: skip
     from terrazzo.cli.progress import Bar
     from terrazzo.cli.sources import open_source
-    from terrazzo.engine.plan import parse_size
     from terrazzo.errors import ArrayExistsError, ArrayNotFoundError
 
-    when, size = parse_time(at, "--at"), parse_size(fragment_size, "--fragment-size")
+    when, size = parse_time(at, "--at"), parse_bytes(fragment_size, "--fragment-size")
     there = access.exists()
     if there and making.any_given:
         raise ArrayExistsError(
@@ -121,7 +137,9 @@ def ingest_files(
             "append, or choose another place"
         )
     if not there and not making.dims:
-        raise ArrayNotFoundError(f"there is no array at {access.uri}; give --dim NAME,… to create it from the source")
+        raise ArrayNotFoundError(
+            f"there is no array at {access.uri}; give --dim NAME,… to create it from the source"
+        )
     opened = access.open() if there else None
     known = None if opened is None else opened.schema
     with open_source(sources, form, _column_types(types, known), nulls, twice=not there) as source:
@@ -137,7 +155,8 @@ def ingest_files(
             before = {fragment.key for fragment in array.fragments}
             with Bar(f"writing {access.uri}", source.n_rows, "rows") as bar:
                 batches = bar.counting(_fitted(source, taken, schema))
-                array.write(batches if schema.sparse else _whole(batches), at=when, fragment_size=size)
+                with _telling_rows(bar if schema.sparse else None):
+                    array.write(batches if schema.sparse else _whole(batches), at=when, fragment_size=size)
             made = [fragment for fragment in array.fragments if fragment.key not in before]
         return {
             "command": "ingest", "uri": array.uri, "dry_run": False, "created": not there, "files": len(source.files),
@@ -185,7 +204,7 @@ def upsert_files(
         if dry_run:
             return _plan(access, source, taken, known, created=False) | {"command": "upsert"}
         before = {fragment.key for fragment in opened.fragments}
-        with Bar(f"writing {access.uri}", source.n_rows, "rows") as bar:
+        with Bar(f"writing {access.uri}", source.n_rows, "rows") as bar, _telling_rows(None):
             opened.upsert(bar.counting(_fitted(source, taken, known)), at=when)
         made = [fragment for fragment in opened.fragments if fragment.key not in before]
         cells = sum(fragment.footer.n_cells(known) for fragment in made)
@@ -248,13 +267,32 @@ def _fitted(source: "Source", columns: Sequence[str], schema: "Schema") -> Itera
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    filled = [attr.name for attr in schema.attrs if attr.is_var and not attr.nullable] if source.kind == "csv" else []
+    filled = (
+        [attr.name for attr in schema.attrs if attr.is_var and not attr.nullable]
+        if source.kind == "csv"
+        else []
+    )
     for batch in source.batches(columns):
         for name in filled:
             column = batch.column(name)
             if column.null_count and pa.types.is_string(column.type):
                 batch = batch.set_column(columns.index(name), name, pc.fill_null(column, ""))  # noqa: PLW2901
         yield batch
+
+
+@contextmanager
+def _telling_rows(bar: "Bar | None") -> Iterator[None]:
+    """Errors tell the row of the source, from 1: the engine counts from 0, and in what it was given at a time."""
+    from terrazzo.errors import InvalidRequestError
+
+    try:
+        yield
+    except InvalidRequestError as problem:
+        before = 0 if bar is None else bar.done
+        problem.args = (
+            re.sub(r"\brow (\d+)", lambda told: f"row {before + int(told[1]) + 1:,}", str(problem.args[0])),
+        )
+        raise
 
 
 def _whole(batches: Iterator[Any]) -> Any:
@@ -265,7 +303,9 @@ def _whole(batches: Iterator[Any]) -> Any:
 
     found = list(batches)
     if not found:
-        raise InvalidRequestError("the source has no rows, and a dense array is written by boxes of at least one cell")
+        raise InvalidRequestError(
+            "the source has no rows, and a dense array is written by boxes of at least one cell"
+        )
     return pa.Table.from_batches(found)
 
 
@@ -273,7 +313,6 @@ def _whole(batches: Iterator[Any]) -> Any:
 def _created(access: Access, schema: "Schema", at: int | None) -> "Iterator[Array]":
     """A new array, which goes again if nothing comes to be in it."""
     import terrazzo as tz
-
     from terrazzo.format import keys
     from terrazzo.storage import open_store
 

@@ -56,10 +56,11 @@ def close_pipe() -> None:
 def _say(problem: Exception) -> int:
     from terrazzo.cli.options import WrongUsageError
     from terrazzo.cli.output import print_error
+    from terrazzo.cli.words import in_options
     from terrazzo.errors import TerrazzoError
 
     if isinstance(problem, TerrazzoError):
-        print_error(str(problem))
+        print_error(in_options(problem))
         return WRONG_USAGE if isinstance(problem, WrongUsageError) else FAILED
     print_error(f"{type(problem).__name__}: {problem}; this is a defect: report it with what --debug shows")
     return FAILED

@@ -13,6 +13,8 @@ from terrazzo.cli.options import (
     Memory,
     Storage,
     WrongUsageError,
+    begins_ms,
+    parse_bytes,
     parse_time,
 )
 
@@ -28,17 +30,24 @@ def consolidate(
         str, typer.Option("--what", metavar="WHAT", help=f"{', '.join(_WHAT)}, several with commas, or all")
     ] = "fragments",
     purge: Annotated[
-        bool, typer.Option("--purge", help="drop what is not shown now: earlier instants can no longer be read")
+        bool,
+        typer.Option("--purge", help="drop what is not shown now: earlier instants can no longer be read"),
     ] = False,
     max_fragment_size: Annotated[
         str | None, typer.Option("--max-fragment-size", metavar="SIZE", help="of each fragment that is made")
     ] = None,
-    min_fragments: Annotated[int, typer.Option("--min-fragments", min=2, metavar="N", help="at least so many at once")] = 2,
+    min_fragments: Annotated[
+        int, typer.Option("--min-fragments", min=2, metavar="N", help="at least so many at once")
+    ] = 2,
     max_fragments: Annotated[
         int | None, typer.Option("--max-fragments", min=2, metavar="N", help="at most so many at once")
     ] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="fragments from then on only")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="fragments up to then only")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="fragments from then on only")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="fragments up to then only")
+    ] = None,
     memory: Memory = "1GiB",
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -65,14 +74,15 @@ def consolidate_array(
 ) -> "Report":  # fmt: skip
     from terrazzo.cli.progress import Bar
 
+    size = None if max_fragment_size is None else parse_bytes(max_fragment_size, "--max-fragment-size")
     opened = access.open()
     report: Report = {"command": "consolidate", "uri": opened.uri, "dry_run": dry_run, "what": list(what)}
     if "fragments" in what:
         with Bar(f"consolidating {access.uri}", unit="tasks") as bar:
             done = opened.consolidate(
-                purge=purge, max_fragment_size=max_fragment_size, min_fragments=min_fragments,
+                purge=purge, max_fragment_size=size, min_fragments=min_fragments,
                 max_fragments=max_fragments, since=parse_time(since, "--since"), until=parse_time(until, "--until"),
-                memory=memory, progress=bar, dry_run=dry_run,
+                memory=parse_bytes(memory, "--memory"), progress=bar, dry_run=dry_run,
             )  # fmt: skip
         if dry_run:
             report |= {
@@ -99,7 +109,10 @@ def consolidate_array(
 def vacuum(
     array: ArrayUri,
     retain: Annotated[
-        str, typer.Option("--retain", metavar="AGE", help="keep what is younger: 7d, 12h; 0 if nobody else is at work")
+        str,
+        typer.Option(
+            "--retain", metavar="AGE", help="keep what is younger: 7d, 12h; 0 if nobody else is at work"
+        ),
     ] = "7d",
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -118,8 +131,12 @@ def vacuum_array(access: Access, retain: str, *, dry_run: bool) -> "Report":
     from terrazzo.cli.progress import Bar
     from terrazzo.engine.clock import as_text
     from terrazzo.engine.vacuum import parse_age
+    from terrazzo.errors import InvalidRequestError
 
-    age = parse_age(retain, "--retain ")
+    try:
+        age = parse_age(retain)
+    except InvalidRequestError:
+        raise WrongUsageError(f"--retain {retain}: this is no age; write 7d, 12h or 30min") from None
     opened = access.open()
     with Bar(f"vacuuming {access.uri}"):
         done = opened.vacuum(retain=age, dry_run=dry_run)
@@ -134,18 +151,19 @@ def vacuum_array(access: Access, retain: str, *, dry_run: bool) -> "Report":
         "result": str(done).splitlines()[0],
         "n_files": done.n_removed,
         "kept": done.kept,
-        "files": [
-            {"kind": kind, "key": key} for kind, found in groups.items() for key in found
-        ],
+        "files": [{"kind": kind, "key": key} for kind, found in groups.items() for key in found],
         "lost_instants": [
-            {"from_ms": Shown(as_text(start), start), "before_ms": Shown(as_text(end), end)} for start, end in done.lost
+            {"from_ms": Shown(as_text(start), start), "before_ms": Shown(as_text(end), end)}
+            for start, end in done.lost
         ],
     }
 
 
 def restore(
     array: ArrayUri,
-    at: Annotated[str, typer.Option("--at", metavar="TIME", help="the instant: 2026-01-31T12:00:00 (UTC), or ms")],
+    at: Annotated[
+        str, typer.Option("--at", metavar="TIME", help="the instant: 2026-01-31T12:00:00 (UTC), or ms")
+    ],
     memory: Memory = "1GiB",
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -162,15 +180,21 @@ def restore(
 def restore_array(access: Access, at: str, *, memory: str, dry_run: bool) -> "Report":
     from terrazzo.cli.progress import Bar
     from terrazzo.cli.values import moment
+    from terrazzo.engine.clock import as_text
+    from terrazzo.errors import InvalidRequestError
 
     at_ms = parse_time(at, "--at")
     assert at_ms is not None
     opened = access.open()
+    if at_ms < (first_ms := begins_ms(opened)):
+        raise InvalidRequestError(
+            f"--at {at}: there was no array then; it begins at {as_text(first_ms)}. To empty it: delete --where '1 = 1'"
+        )
     with Bar(f"restoring {access.uri}"):
         report: Report = {
             "command": "restore", "uri": opened.uri, "dry_run": dry_run, "at_ms": moment(at_ms),
             "cells_now": opened.count(), "cells_then": access.open(str(at_ms)).count(),
         }  # fmt: skip
         if not dry_run:
-            opened.restore(at_ms, memory=memory)
+            opened.restore(at_ms, memory=parse_bytes(memory, "--memory"))
     return report

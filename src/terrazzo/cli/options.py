@@ -84,20 +84,42 @@ class Access:
         return cls(uri, read_key(key_file), pairs(storage, "--storage"))
 
     def open(self, at: str | None = None, since: str | None = None) -> "Array":
+        """The array; one of a time when there was none is empty, and a note says so."""
         import terrazzo as tz
 
-        return tz.open(
-            self.uri,
-            at=parse_time(at, "--at"),
-            since=parse_time(since, "--since"),
-            key=self.key,
-            storage_options=self.storage,
-        )
+        at_ms, since_ms = parse_time(at, "--at"), parse_time(since, "--since")
+        if at_ms is not None and since_ms is not None and since_ms > at_ms:
+            raise WrongUsageError(f"--since {since} is later than --at {at}")
+        opened = tz.open(self.uri, at=at_ms, since=since_ms, key=self.key, storage_options=self.storage)
+        if at_ms is not None and at_ms < (first_ms := begins_ms(opened)):
+            from terrazzo.cli.output import print_error
+            from terrazzo.engine.clock import as_text
+
+            print_error(f"note: at {as_text(at_ms)} there was no array; it begins at {as_text(first_ms)}")
+        return opened
 
     def exists(self) -> bool:
         import terrazzo as tz
 
         return tz.exists(self.uri, storage_options=self.storage)
+
+
+def begins_ms(opened: "Array") -> int:
+    """When the array was created."""
+    from terrazzo.format.keys import TimestampedName
+
+    named = map(TimestampedName.parse, opened._view.snapshot.schemas)  # noqa: SLF001
+    return min((name.start_ms for name in named if name is not None), default=0)
+
+
+def parse_bytes(text: str, option: str) -> int:
+    """A size such as 256MiB."""
+    from terrazzo.engine.plan import parse_size
+
+    try:
+        return parse_size(text, option)
+    except InvalidRequestError:
+        raise WrongUsageError(f"{option} {text}: this is no size; write bytes, or 256MiB") from None
 
 
 def read_key(key_file: str | None) -> Any:
@@ -172,7 +194,9 @@ def parse_range(text: str, datatype: "Datatype", what: str) -> Any:
     if dated and len(parts) > 1 and not re.fullmatch(r"[\d-]*:[\d-]*", text):
         if re.fullmatch(r"[\d-]+[T ]\d\d(:\d\d){1,2}(\.\d+)?Z?", text):
             return parse_value(text, datatype, what)
-        raise WrongUsageError(f"{what}: write a range of times with two dots: 2026-01-01T12:00..2026-01-02T12:00")
+        raise WrongUsageError(
+            f"{what}: write a range of times with two dots: 2026-01-01T12:00..2026-01-02T12:00"
+        )
     if len(parts) > 2:
         raise WrongUsageError(f"{what}: {text!r} has more than two ends; write LOW:HIGH, or LOW..HIGH")
     if len(parts) == 1:

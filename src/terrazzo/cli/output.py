@@ -127,13 +127,17 @@ class _Text:
         self._line(f"{'  ' * depth}{key.replace('_', ' ')}: {len(rows)}", style="bold")
         shown = rows if key in UNLIMITED else rows[:ROWS]
         columns = list(
-            dict.fromkeys(name for row in shown for name, value in row.items() if not isinstance(value, Hidden))
+            dict.fromkeys(
+                name for row in shown for name, value in row.items() if not isinstance(value, Hidden)
+            )
         )
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for name in columns:
             numeric = all(isinstance(row.get(name), int | float | None) for row in shown)
             table.add_column(
-                Text(name.removesuffix("_ms").replace("_", " ")), justify="right" if numeric else "left", overflow="fold"
+                Text(name.removesuffix("_ms").replace("_", " ")),
+                justify="right" if numeric else "left",
+                overflow="fold",
             )
         for row in shown:
             table.add_row(*(Text(_line_of(row.get(name), _ITEMS)) for name in columns))

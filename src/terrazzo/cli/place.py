@@ -30,9 +30,7 @@ class Place:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def parse(
-        cls, given: str, cipher: Aes256Gcm | None, options: Mapping[str, str] | None = None
-    ) -> "Place":
+    def parse(cls, given: str, cipher: Aes256Gcm | None, options: Mapping[str, str] | None = None) -> "Place":
         if (match := _URI.fullmatch(given)) is None:
             if not given:
                 raise InvalidRequestError("an empty path names no file")

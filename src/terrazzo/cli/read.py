@@ -20,6 +20,7 @@ from terrazzo.cli.options import (
     Where,
     WrongUsageError,
     names,
+    parse_bytes,
     parse_regions,
 )
 
@@ -39,15 +40,23 @@ def read(
     since: Since = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "-l", min=0, metavar="N", help=f"at most N cells; {ROWS} in a table, 0 is all"),
+        typer.Option(
+            "--limit", "-l", min=0, metavar="N", help=f"at most N cells; {ROWS} in a table, 0 is all"
+        ),
     ] = None,
     order: Annotated[
-        str | None, typer.Option(metavar="ORDER", help="row-major, col-major or global; reads all into memory")
+        str | None,
+        typer.Option(metavar="ORDER", help="row-major, col-major or global; reads all into memory"),
     ] = None,
-    count: Annotated[bool, typer.Option("--count", help="print how many cells there are, and no cell")] = False,
-    to: Annotated[str | None, typer.Option("--to", metavar="FILE", help="write to a file; its name tells the format")] = None,
+    count: Annotated[
+        bool, typer.Option("--count", help="print how many cells there are, and no cell")
+    ] = False,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="FILE", help="write to a file; its name tells the format")
+    ] = None,
     form: Annotated[
-        str | None, typer.Option("--format", "-f", metavar="FORMAT", help="parquet, arrow, csv or json (lines)")
+        str | None,
+        typer.Option("--format", "-f", metavar="FORMAT", help="parquet, arrow, csv or json (lines)"),
     ] = None,
     overwrite: Overwrite = False,
     memory: Memory = "256MiB",
@@ -74,6 +83,8 @@ def read(
         else:
             print(report["cells"])
         return
+    if order is not None and order not in (orders := ("row-major", "col-major", "global")):
+        raise WrongUsageError(f"--order {order}: there are {', '.join(orders)}")
     cells = Cells(access, names(columns), where, region, at, since, limit, order, memory)
     if to is not None:
         report = write_cells(cells, to, format_of(to, form), overwrite=overwrite)
@@ -104,7 +115,9 @@ class Cells:
                 self._table = self.array.read(columns, where, self.region, order)
             self.schema = self._table.schema
         else:
-            self._reader = self.array.scan(columns, where, self.region, memory, progress=self._bar)
+            self._reader = self.array.scan(
+                columns, where, self.region, parse_bytes(memory, "--memory"), progress=self._bar
+            )
             self.schema = self._reader.schema
 
     def batches(self, limit: int | None = None) -> Iterator[Any]:
@@ -157,7 +170,14 @@ def write_cells(cells: Cells, target: str, kind: str, *, overwrite: bool) -> "Re
     from terrazzo.cli.sinks import write_file
 
     rows = write_file(target, kind, cells.schema, cells.batches(), overwrite=overwrite)
-    return {"command": "export", "uri": cells.array.uri, "to": target, "format": kind, "cells": rows, "files": 1}
+    return {
+        "command": "export",
+        "uri": cells.array.uri,
+        "to": target,
+        "format": kind,
+        "cells": rows,
+        "files": 1,
+    }
 
 
 def show_cells(cells: Cells, *, as_json: bool) -> None:
@@ -181,9 +201,13 @@ def show_cells(cells: Cells, *, as_json: bool) -> None:
         return
     print_table(table)
     if total is None:
-        print(f"… and more, of up to {cells.n_stored:,} cells stored; --count counts them, --limit 0 shows all")
+        print(
+            f"… and more, of up to {cells.n_stored:,} cells stored; --count counts them, --limit 0 shows all"
+        )
     elif total > table.num_rows:
-        print(f"… {total - table.num_rows:,} more of {total:,} cells; --limit shows more, --limit 0 all of them")
+        print(
+            f"… {total - table.num_rows:,} more of {total:,} cells; --limit shows more, --limit 0 all of them"
+        )
     else:
         print(f"{total:,} cell{'' if total == 1 else 's'}")
 

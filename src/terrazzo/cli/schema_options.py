@@ -60,8 +60,14 @@ def schema_for(source: Source, columns: Sequence[str], options: SchemaOptions) -
     return schema_of(
         sample,
         list(options.dims),
-        domain={name: _domain(name, text, sample) for name, text in _of_dims(options.domain, "--domain", options).items()},
-        tile={name: _tile(name, text, sample) for name, text in _of_dims(options.tile, "--tile", options).items()},
+        domain={
+            name: _domain(name, text, sample)
+            for name, text in _of_dims(options.domain, "--domain", options).items()
+        },
+        tile={
+            name: _tile(name, text, sample)
+            for name, text in _of_dims(options.tile, "--tile", options).items()
+        },
         filters=filters,
         **given,
     )
@@ -71,7 +77,9 @@ def _of_dims(given: Sequence[str], option: str, options: SchemaOptions) -> dict[
     found = pairs(given, option)
     for name in found:
         if name not in options.dims:
-            raise WrongUsageError(f"{option} {name}: this is no dimension; those are {', '.join(options.dims)}")
+            raise WrongUsageError(
+                f"{option} {name}: this is no dimension; those are {', '.join(options.dims)}"
+            )
     return found
 
 
@@ -96,7 +104,9 @@ def _datatype(name: str, sample: Any) -> Any:
     from terrazzo.format.datatypes import Datatype
 
     kind = sample.schema.field(name).type
-    found, what = of_arrow(sample.schema.field(name), kind.value_type if pa.types.is_dictionary(kind) else kind)
+    found, what = of_arrow(
+        sample.schema.field(name), kind.value_type if pa.types.is_dictionary(kind) else kind
+    )
     if what == "text":
         raise WrongUsageError(f"{name} is text: it takes neither --domain nor --tile")
     assert isinstance(found, Datatype)
@@ -136,11 +146,13 @@ def _filter(text: str) -> Any:
     name, *values = text.split(":")
     make = known.get(re.sub(r"[-_ ]", "", name.lower()))
     if make is None:
-        raise WrongUsageError(f"--filter {text}: there is no such filter; there are {', '.join(sorted(known))}")
+        raise WrongUsageError(
+            f"--filter {text}: there is no such filter; there are {', '.join(sorted(known))}"
+        )
     try:
         return make(*(float(value) if "." in value else int(value) for value in values))
-    except (TypeError, ValueError) as problem:
-        raise WrongUsageError(f"--filter {text}: {problem}; write NAME or NAME:LEVEL, such as zstd:3") from None
+    except (TypeError, ValueError):
+        raise WrongUsageError(f"--filter {text}: write NAME or NAME:LEVEL, such as zstd:3") from None
 
 
 # -- what the data span --------------------------------------------------------------------------------
@@ -159,7 +171,11 @@ class _Span:
     def add(self, column: Any, *, is_dim: bool) -> None:
         self.has_nulls |= column.null_count > 0
         if pa.types.is_dictionary(column.type):
-            fresh = column.dictionary if self.labels is None else pa.concat_arrays([self.labels, column.dictionary])
+            fresh = (
+                column.dictionary
+                if self.labels is None
+                else pa.concat_arrays([self.labels, column.dictionary])
+            )
             self.labels = fresh.unique().drop_null()
             self.has_nulls |= column.dictionary.null_count > 0
         if is_dim:
@@ -190,7 +206,9 @@ def miniature(source: Source, columns: Sequence[str], dims: Sequence[str]) -> An
                     spans[name].add(batch.column(name), is_dim=name in dims)
     for name in dims:
         if spans[name].has_nulls:
-            raise InvalidRequestError(f"column {name!r} has nulls, and coordinates have none; fill them, or choose other dims")
+            raise InvalidRequestError(
+                f"column {name!r} has nulls, and coordinates have none; fill them, or choose other dims"
+            )
     fields = [source.schema.field(name) for name in columns]
     return pa.table([_rows(spans[f.name], f.type, is_dim=f.name in dims) for f in fields], pa.schema(fields))
 
@@ -200,10 +218,14 @@ def _rows(span: _Span, kind: Any, *, is_dim: bool) -> Any:
     if pa.types.is_dictionary(kind):
         labels = pa.array([], kind.value_type) if span.labels is None else span.labels
         place = None if span.has_nulls or not len(labels) else 0
-        made = pa.DictionaryArray.from_arrays(pa.array([place, place], kind.index_type), labels, ordered=kind.ordered)
+        made = pa.DictionaryArray.from_arrays(
+            pa.array([place, place], kind.index_type), labels, ordered=kind.ordered
+        )
         return made.cast(kind) if made.type != kind else made
     if is_dim:
-        return pa.nulls(2, kind) if span.low is None else pa.array([span.low.as_py(), span.high.as_py()], kind)
+        return (
+            pa.nulls(2, kind) if span.low is None else pa.array([span.low.as_py(), span.high.as_py()], kind)
+        )
     if span.has_nulls:
         return pa.nulls(2, kind)
     return pa.array([_empty(kind)] * 2, kind) if span.some is None else pa.concat_arrays([span.some] * 2)

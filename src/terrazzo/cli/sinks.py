@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from terrazzo.cli.json_lines import hexadecimal, iso_text, json_lines
+from terrazzo.cli.options import WrongUsageError
 from terrazzo.errors import ArrayExistsError, InvalidRequestError, MissingObjectError, StorageError
 
 FORMATS = ("parquet", "arrow", "csv", "json")
@@ -28,7 +29,7 @@ def format_of(target: str, given: str | None) -> str:
     """The format that is asked for, or else the one that a name says."""
     if given is not None:
         if given not in FORMATS:
-            raise InvalidRequestError(f"--format {given}: there are {', '.join(FORMATS)}")
+            raise WrongUsageError(f"--format {given}: there are {', '.join(FORMATS)}")
         return given
     suffix = target.removesuffix(".gz").rpartition(".")[2].lower()
     if suffix not in _SUFFIXES:
@@ -246,7 +247,9 @@ def require_absent(target: str, *, overwrite: bool) -> None:
         return
     path = Path(target)
     if path.is_dir():
-        raise ArrayExistsError(f"{target} is a folder; end the name in / to write Parquet files into a new one")
+        raise ArrayExistsError(
+            f"{target} is a folder; end the name in / to write Parquet files into a new one"
+        )
     if path.exists() and not overwrite:
         raise ArrayExistsError(f"{target} is there already; --overwrite replaces it")
 
@@ -254,7 +257,9 @@ def require_absent(target: str, *, overwrite: bool) -> None:
 def write_folder(target: str, schema: Any, batches: Iterable[Any], *, size: int) -> tuple[int, int]:
     """A new folder of Parquet files of about `size` bytes each; rows and files. It appears when all are written."""
     if "://" in target:
-        raise InvalidRequestError(f"{target}: a folder of files is written to a local disk; name one file instead")
+        raise InvalidRequestError(
+            f"{target}: a folder of files is written to a local disk; name one file instead"
+        )
     path = Path(re.sub(r"/+$", "", target))
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ArrayExistsError(f"{target} is there already; choose another folder, or remove it first")

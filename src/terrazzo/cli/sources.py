@@ -4,8 +4,10 @@ All files of a source are of one format; columns that some of them lack are null
 by the first bytes. A pipe that has to be read twice, or out of order, goes through a temporary file.
 """
 
+import csv
 import glob
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -21,6 +23,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.json as pa_json
 
+from terrazzo.cli.options import WrongUsageError
 from terrazzo.errors import InvalidRequestError
 
 FORMATS = ("parquet", "csv", "json", "arrow")
@@ -61,7 +64,7 @@ def open_source(
 ) -> Iterator[Source]:  # fmt: skip
     """`twice` says that the batches will be asked for more than once."""
     if form is not None and form not in FORMATS:
-        raise InvalidRequestError(f"--format {form}: there are {', '.join(FORMATS)}")
+        raise WrongUsageError(f"--format {form}: there are {', '.join(FORMATS)}")
     with ExitStack() as stack:
         try:
             if list(given) == ["-"]:
@@ -79,12 +82,29 @@ def open_source(
 
 
 def _unreadable(problem: Exception) -> InvalidRequestError:
+    """What Arrow says, without the ways it took to find out."""
     text = " ".join(str(problem).split())
-    told = text if len(text) < 400 else text[:399] + "…"
-    way_out = ""
-    if "conversion error" in text or "changed from" in text or "parse error" in text.lower():
-        way_out = "; correct the file, or say --type COLUMN=TYPE, or --null TEXT for what stands for no value"
-    return InvalidRequestError(f"the source cannot be read: {told}{way_out}")
+    where = "the source"
+    if found := re.search(
+        r"(?:input source|schema from) '([^']+)'[^:]*: (?:Invalid: )?((?:(?!input source).)*)$", text
+    ):
+        where, text = found[1], found[2]
+    if (told := re.match(r"In CSV column #(\d+): (.*)", text)) and (name := _header(where, int(told[1]))):
+        text = f"column {name!r}: {told[2]}"
+    text = text if len(text) < 300 else text[:299] + "…"
+    way_out = "check the file"
+    if "conversion error" in text or "changed from" in text:
+        way_out = "correct it, say --type COLUMN=TYPE, or --null TEXT for what stands for no value"
+    return InvalidRequestError(f"{where}: {text.rstrip('.')}; {way_out}")
+
+
+def _header(file: str, place: int) -> str | None:
+    """The name of a column of a CSV file."""
+    try:
+        with open(file, newline="", encoding="utf-8", errors="replace") as opened:  # noqa: PTH123
+            return next(csv.reader(opened))[place]
+    except (OSError, StopIteration, IndexError, csv.Error):
+        return None
 
 
 # -- which files ---------------------------------------------------------------------------------------
@@ -96,7 +116,9 @@ def find_files(given: Sequence[str], form: str | None) -> tuple[str, ...]:
         if each == "-":
             raise InvalidRequestError("- is stdin, and is read alone; leave out the other sources")
         if "://" in each:
-            raise InvalidRequestError(f"{each}: sources are files here, or - for a pipe; copy it, or pipe it in")
+            raise InvalidRequestError(
+                f"{each}: sources are files here, or - for a pipe; copy it, or pipe it in"
+            )
         path = Path(each)
         if path.is_dir():
             found += _in_folder(path, form)
@@ -120,7 +142,9 @@ def _in_folder(path: Path, form: str | None) -> list[str]:
         and (form is not None or _told_by_name(file.name) is not None)
     ]
     if not found:
-        raise InvalidRequestError(f"{path}: no Parquet, CSV, JSON or Arrow files in this folder; give --format")
+        raise InvalidRequestError(
+            f"{path}: no Parquet, CSV, JSON or Arrow files in this folder; give --format"
+        )
     return found
 
 
@@ -141,7 +165,9 @@ def _told_by_content(file: str) -> str:
     with open(file, "rb") as opened:  # noqa: PTH123
         kind = _MAGIC.get(opened.read(4))
     if kind is None:
-        raise InvalidRequestError(f"{file}: its name does not tell the format; give --format {'|'.join(FORMATS)}")
+        raise InvalidRequestError(
+            f"{file}: its name does not tell the format; give --format {'|'.join(FORMATS)}"
+        )
     return kind
 
 
@@ -239,13 +265,15 @@ def _open_pipe(
 ) -> Source:
     pipe: Any = sys.stdin.buffer
     if sys.stdin.isatty():
-        raise InvalidRequestError("- is stdin, and nothing is piped in; use: producer | terrazzo ingest ARRAY -")
+        raise InvalidRequestError(
+            "- is stdin, and nothing is piped in; use: producer | terrazzo ingest ARRAY -"
+        )
     start = pipe.peek(8)[:8] if hasattr(pipe, "peek") else b""
     if not start:
         raise InvalidRequestError("nothing came through the pipe; look at what the command before it says")
     kind = form or _MAGIC.get(start[:4]) or ("json" if start.lstrip()[:1] == b"{" else "csv")
     if twice or kind in {"parquet", "json"} or start[:4] == _IPC_FILE[:4]:
-        spooled = stack.enter_context(tempfile.NamedTemporaryFile(prefix="terrazzo-", suffix=f".{kind}"))
+        spooled = stack.enter_context(tempfile.NamedTemporaryFile(prefix="terrazzo-", suffix=f".{kind}"))  # noqa: SIM115
         shutil.copyfileobj(pipe, spooled, 1 << 20)
         spooled.flush()
         found = _open_files(stack, (spooled.name,), kind, types, nulls)

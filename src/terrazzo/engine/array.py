@@ -22,6 +22,7 @@ from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.schema import Schema
 from terrazzo.storage import open_store
 from terrazzo.storage.base import Store
+from terrazzo.storage.local import LocalStore
 
 Options = Mapping[str, str]
 
@@ -39,6 +40,8 @@ def create(
     listed = list_array(store)
     if listed.is_array:
         raise ArrayExistsError(f"there is an array at {store.uri} already; open it, or choose another place")
+    if isinstance(store, LocalStore) and store.is_file:
+        raise ArrayExistsError(f"{store.uri} is a file, and an array is a folder; choose another place")
     # What a create that was cut short leaves behind is no obstacle to the next one.
     if listed.root or set(listed.root_folders) - {keys.SCHEMA_FOLDER}:
         raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
