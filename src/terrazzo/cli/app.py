@@ -18,7 +18,8 @@ from terrazzo.cli.maintain import consolidate, restore, vacuum
 from terrazzo.cli.read import read
 
 EXIT_CODES = """Exit codes: 0 done; 1 it failed, and the last line on stderr says what, where and what next;
-2 the command line is wrong; 3 problems were found (check, repair); 130 interrupted, and nothing was changed."""
+2 the command line is wrong; 3 problems were found (check, repair); 130 interrupted, and nothing
+was committed."""
 
 app = typer.Typer(
     name="terrazzo",

@@ -160,7 +160,7 @@ def ingest_files(
             made = [fragment for fragment in array.fragments if fragment.key not in before]
         return {
             "command": "ingest", "uri": array.uri, "dry_run": False, "created": not there, "files": len(source.files),
-            "rows": bar.done, "fragments": len(made), "committed_ms": _when(made),
+            "rows": bar.count, "fragments": len(made), "committed_ms": _when(made),
         }  # fmt: skip
 
 
@@ -209,7 +209,7 @@ def upsert_files(
         made = [fragment for fragment in opened.fragments if fragment.key not in before]
         cells = sum(fragment.footer.n_cells(known) for fragment in made)
         return {
-            "command": "upsert", "uri": opened.uri, "dry_run": False, "files": len(source.files), "rows": bar.done,
+            "command": "upsert", "uri": opened.uri, "dry_run": False, "files": len(source.files), "rows": bar.count,
             "cells": cells, "fragments": len(made), "committed_ms": _when(made),
         }  # fmt: skip
 
@@ -288,7 +288,7 @@ def _telling_rows(bar: "Bar | None") -> Iterator[None]:
     try:
         yield
     except InvalidRequestError as problem:
-        before = 0 if bar is None else bar.done
+        before = 0 if bar is None else bar.count
         problem.args = (
             re.sub(r"\brow (\d+)", lambda told: f"row {before + int(told[1]) + 1:,}", str(problem.args[0])),
         )

@@ -38,9 +38,10 @@ def run(arguments: list[str]) -> int:
     try:
         app(args=arguments, prog_name="terrazzo")
     except SystemExit as done:  # typer reports a wrong command line by itself
-        return done.code if isinstance(done.code, int) else DONE
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        code = done.code if isinstance(done.code, int) else DONE
+        if code == INTERRUPTED:
+            print("terrazzo: interrupted", file=sys.stderr)
+        return code
     except Exception as problem:
         if debug:
             raise

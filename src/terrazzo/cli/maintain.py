@@ -78,7 +78,7 @@ def consolidate_array(
     opened = access.open()
     report: Report = {"command": "consolidate", "uri": opened.uri, "dry_run": dry_run, "what": list(what)}
     if "fragments" in what:
-        with Bar(f"consolidating {access.uri}", unit="tasks") as bar:
+        with Bar(f"consolidating {access.uri}") as bar:
             done = opened.consolidate(
                 purge=purge, max_fragment_size=size, min_fragments=min_fragments,
                 max_fragments=max_fragments, since=parse_time(since, "--since"), until=parse_time(until, "--until"),

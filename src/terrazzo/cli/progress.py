@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -11,10 +12,18 @@ DELAY = 1.0
 
 
 class Bar:
-    """Counts up to a total, if that is known. Calls from any thread; calling it is the engine's `Progress`."""
+    """How far something has come, how fast it goes, and how long it will take.
+
+    Calling it is the engine's `Progress`: tasks done, and tasks in all. What passes through `counting` is counted in
+    the unit, and tells the rate; without tasks it is held against the total, too.
+    """
 
     def __init__(self, label: str, total: int | None = None, unit: str = "cells") -> None:
-        self.label, self.total, self.unit, self.done = label, total, unit, 0
+        self.label, self.total, self.unit = label, total, unit
+        self.done = 0  # of the total
+        self.count = 0  # in the unit
+        self._tasks = False
+        self._began = time.monotonic()
         self._shown: Any = None
         self._task: Any = None
         self._lock = threading.Lock()
@@ -22,6 +31,7 @@ class Bar:
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
+        self._began = time.monotonic()
         if sys.stderr.isatty():
             self._timer = threading.Timer(DELAY, self._show)
             self._timer.daemon = True
@@ -39,18 +49,25 @@ class Bar:
                 self._shown.stop()
 
     def __call__(self, done: int, total: int) -> None:
-        self.done, self.total = done, total
-        self._update()
-
-    def advance(self, count: int) -> None:
-        self.done += count
+        self._tasks, self.done, self.total = True, done, total
         self._update()
 
     def counting(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """The same batches; their rows are counted as they are taken."""
+        """The same batches; the rows of one are counted when the next is asked for."""
         for batch in batches:
             yield batch
-            self.advance(batch.num_rows)
+            self.count += batch.num_rows
+            if not self._tasks:
+                self.done = self.count
+            self._update()
+
+    def told(self) -> str:
+        """Rate, time left and time passed, as far as they are known."""
+        passed = time.monotonic() - self._began
+        parts = [f"{_short(self.count / passed)} {self.unit}/s"] if self.count and passed else []
+        if self.total and 0 < self.done <= self.total:
+            parts.append(f"{_clock(passed * (self.total - self.done) / self.done)} left")
+        return ", ".join([*parts, f"{_clock(passed)} passed"])
 
     def _update(self) -> None:
         if self._shown is not None:
@@ -60,26 +77,17 @@ class Bar:
 
     def _show(self) -> None:
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            ProgressColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
         from rich.text import Text
 
-        unit = self.unit
+        bar = self
 
-        class Rate(ProgressColumn):
-            def render(self, task: Any) -> Text:
-                speed = task.finished_speed or task.speed
-                return Text("" if speed is None else f"{_short(speed)} {unit}/s")
+        class Told(ProgressColumn):
+            def render(self, task: Any) -> Text:  # noqa: ARG002
+                return Text(bar.told())
 
         shown = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), Rate(),
-            TextColumn("left"), TimeRemainingColumn(), TextColumn("passed"), TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), Told(),
             console=Console(file=sys.stderr), transient=True,
         )  # fmt: skip
         with self._lock:
@@ -91,7 +99,13 @@ class Bar:
 
 
 def _short(number: float) -> str:
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for size, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if number >= size:
-            return f"{number / size:.1f} {letter}"
+            return f"{number / size:.1f}{letter}"
     return f"{number:.1f}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"

@@ -108,7 +108,7 @@ class Cells:
         self.where, self.columns = where, columns
         self.region = parse_regions(region, self.array.schema)
         self.limit = limit
-        self._bar = Bar(f"reading {access.uri}", unit="tasks")
+        self._bar = Bar(f"reading {access.uri}")
         self._table = None
         if order is not None:
             with self._bar:
@@ -127,7 +127,7 @@ class Cells:
             yield from first_rows(self._table.to_batches(), left)
             return
         with self._bar:
-            yield from first_rows(self._reader, left)
+            yield from self._bar.counting(first_rows(self._reader, left))
 
     @property
     def n_stored(self) -> int:

@@ -1,5 +1,6 @@
 """Record batches into files of other formats: whole, or not at all."""
 
+import gzip
 import os
 import re
 import shutil
@@ -135,22 +136,33 @@ class _Arrow:
         self._writer.close()
 
 
-def open_sink(out: Any, kind: str, schema: Any, *, stream: bool = False) -> Sink:
+@contextmanager
+def open_sink(out: "Output", kind: str, schema: Any, *, stream: bool = False) -> Iterator[Sink]:
+    """A block that raises leaves the output as it is: an end would make it look complete."""
+    sink: Sink
     if kind == "parquet":
-        return _Parquet(out, schema)
-    if kind == "arrow":
-        return _Arrow(out, schema, stream=stream)
-    return _Csv(out, schema) if kind == "csv" else _Json(out, schema)
-
-
-def write_all(out: Any, kind: str, schema: Any, batches: Iterable[Any], *, stream: bool = False) -> int:
-    """All batches into an open file; how many rows there were."""
-    sink = open_sink(out, kind, schema, stream=stream)
-    rows = 0
-    for batch in batches:
-        sink.write(batch)
-        rows += batch.num_rows
+        sink = _Parquet(out, schema)
+    elif kind == "arrow":
+        sink = _Arrow(out, schema, stream=stream)
+    else:
+        sink = _Csv(out, schema) if kind == "csv" else _Json(out, schema)
+    try:
+        yield sink
+    except BaseException:
+        out.abandon()
+        with suppress(pa.ArrowException, OSError):
+            sink.close()
+        raise
     sink.close()
+
+
+def write_all(out: "Output", kind: str, schema: Any, batches: Iterable[Any], *, stream: bool = False) -> int:
+    """All batches into an open file; how many rows there were."""
+    rows = 0
+    with open_sink(out, kind, schema, stream=stream) as sink:
+        for batch in batches:
+            sink.write(batch)
+            rows += batch.num_rows
     return rows
 
 
@@ -159,21 +171,26 @@ def write_stdout(kind: str, schema: Any, batches: Iterable[Any]) -> int:
     if sys.stdout.isatty() and kind in {"parquet", "arrow"}:
         raise InvalidRequestError(f"{kind} is no text for a terminal; send it to a pipe, or give --to FILE")
     out = sys.stdout.buffer
-    rows = write_all(_Unclosed(out), kind, schema, batches, stream=True)
+    rows = write_all(Output(out), kind, schema, batches, stream=True)
     out.flush()
     return rows
 
 
-class _Unclosed:
+class Output:
     """A file for Arrow's writers, which close what they are given, and ask where they are."""
 
     closed = False
 
     def __init__(self, out: Any) -> None:
-        self._out, self._at = out, 0
+        self._out, self._at, self._abandoned = out, 0, False
+
+    def abandon(self) -> None:
+        """Nothing more is to be written, whatever the writers add when they are closed."""
+        self._abandoned = True
 
     def write(self, data: Any) -> int:
-        self._out.write(data)
+        if not self._abandoned:
+            self._out.write(data)
         self._at += memoryview(data).nbytes
         return memoryview(data).nbytes
 
@@ -201,11 +218,11 @@ def write_file(target: str, kind: str, schema: Any, batches: Iterable[Any], *, o
     with new_file(target, overwrite=overwrite) as out:
         stream = target.endswith(".arrows")
         if not target.endswith(".gz"):
-            return write_all(_Unclosed(out), kind, schema, batches, stream=stream)
+            return write_all(Output(out), kind, schema, batches, stream=stream)
         if kind in {"parquet", "arrow"}:
             raise InvalidRequestError(f"{target}: {kind} is compressed within; leave out .gz")
-        with pa.CompressedOutputStream(pa.PythonFile(_Unclosed(out), "w"), "gzip") as squeezed:
-            return write_all(squeezed, kind, schema, batches, stream=stream)
+        with gzip.GzipFile(filename="", mode="wb", fileobj=Output(out), compresslevel=6) as squeezed:
+            return write_all(Output(squeezed), kind, schema, batches, stream=stream)
 
 
 @contextmanager
@@ -284,14 +301,13 @@ def _write_parts(folder: Path, schema: Any, batches: Iterable[Any], size: int) -
     source = iter(batches)
     batch = next(source, None)
     while batch is not None or not files:
-        with (folder / f"part-{files:05}.parquet").open("xb") as out:
-            sink = open_sink(out, "parquet", schema)
+        part = folder / f"part-{files:05}.parquet"
+        with part.open("xb") as opened, open_sink(out := Output(opened), "parquet", schema) as sink:
             while batch is not None:
                 sink.write(batch)
                 rows += batch.num_rows
                 batch = next(source, None)
                 if out.tell() >= size:
                     break
-            sink.close()
         files += 1
     return rows, files
