@@ -12,8 +12,10 @@ from terrazzo.cli.main import run
 
 
 @pytest.fixture(autouse=True)
-def no_key_in_the_environment(monkeypatch):
+def plain_surroundings(monkeypatch):
+    """No key in the environment; and no waiting for the disk, since nobody pulls the plug here."""
     monkeypatch.delenv("TERRAZZO_KEY", raising=False)
+    monkeypatch.setattr("os.fsync", lambda _descriptor: None)
 
 
 @pytest.fixture
