@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from terrazzo.cli.output import Report
 
 ROWS = 20
+_FOLDED = 500  # rows
 _WORTH_COUNTING = 50_000_000  # cells stored; beyond, whoever wants the number asks for it
 
 
@@ -214,20 +215,42 @@ def show_cells(cells: Cells, *, as_json: bool) -> None:
 
 def print_table(table: Any) -> None:
     import pyarrow as pa
+
+    from terrazzo.cli.output import printable
+
+    heads = [printable(field.name) for field in table.schema]
+    right = [pa.types.is_integer(field.type) or pa.types.is_floating(field.type) for field in table.schema]
+    columns = [[_text(value) for value in column.to_pylist()] for column in table.columns]
+    if table.num_rows <= _FOLDED:
+        _print_folded(heads, right, columns)
+    else:
+        _print_aligned(heads, right, columns)
+
+
+def _print_folded(heads: list[str], right: list[bool], columns: list[list[str]]) -> None:
+    """Cells that are too wide for the terminal go over several lines."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    from terrazzo.cli.output import print_tree, printable
+    from terrazzo.cli.output import print_tree
 
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for field in table.schema:
-        right = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        shown.add_column(Text(printable(field.name)), justify="right" if right else "left", overflow="fold")
-    texts = [[_text(value) for value in column.to_pylist()] for column in table.columns]
-    for row in zip(*texts, strict=True):
-        shown.add_row(*(Text(text) for text in row))
+    for head, to_right in zip(heads, right, strict=True):
+        shown.add_column(Text(head), justify="right" if to_right else "left", overflow="fold")
+    for row in zip(*columns, strict=True):
+        shown.add_row(*map(Text, row))
     print_tree(shown)
+
+
+def _print_aligned(heads: list[str], right: list[bool], columns: list[list[str]]) -> None:
+    """Many rows, of which rich would take long to make a table."""
+    for place, (head, to_right) in enumerate(zip(heads, right, strict=True)):
+        width = max(len(head), *map(len, columns[place]))
+        moved = [head, "─" * width, *columns[place]]
+        columns[place] = [text.rjust(width) if to_right else text.ljust(width) for text in moved]
+    for row in zip(*columns, strict=True):
+        print("   ".join(row).rstrip())
 
 
 def _text(value: Any) -> str:
