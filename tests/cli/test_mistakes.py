@@ -43,7 +43,11 @@ def template(tmp_path_factory) -> Path:
     for name, content in FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content)
-    attrs = [tz.Attr("v", "float64"), tz.Attr("tag", "utf8", nullable=True), tz.Attr("k", "int8", enum="kinds")]
+    attrs = [
+        tz.Attr("v", "float64"),
+        tz.Attr("tag", "utf8", nullable=True),
+        tz.Attr("k", "int8", enum="kinds"),
+    ]
     dims = [tz.Dim("x", "int64", (0, 99), 10), tz.Dim("s", "ascii")]
     made = tz.create(str(folder / "a"), tz.Schema(dims, attrs, enums={"kinds": ["a", "b"]}))
     made.write({"x": [1, 2], "s": ["a", "b"], "v": [1.5, 2.5], "tag": ["t", None], "k": ["a", "b"]})

@@ -126,7 +126,9 @@ class TestRead:
         assert [row["x"] for row in rows] == [0, 1, 2]
 
     def test_text_goes_to_a_pipe(self, array, ask) -> None:
-        assert ask("read", "a", "--format", "csv", "--limit", 1) == '"x","s","v","tag","k"\n1,"a",1.5,"t","a"\n'
+        assert (
+            ask("read", "a", "--format", "csv", "--limit", 1) == '"x","s","v","tag","k"\n1,"a",1.5,"t","a"\n'
+        )
         lines = ask("read", "a", "--format", "json").splitlines()
         assert [json.loads(line)["tag"] for line in lines] == ["t", None]
 
@@ -199,7 +201,16 @@ class TestExport:
 
 
 def test_json_lines_say_what_python_would_say() -> None:
-    texts = ["plain", 'a "quote"', "back\\slash", "line\nbreak\ttab\r", "\x00\x1f\x7f\b\f", "é 漢 \u2028", "", None]
+    texts = [
+        "plain",
+        'a "quote"',
+        "back\\slash",
+        "line\nbreak\ttab\r",
+        "\x00\x1f\x7f\b\f",
+        "é 漢 \u2028",
+        "",
+        None,
+    ]
     n = len(texts)
     batch = pa.record_batch(
         {

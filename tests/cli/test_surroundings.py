@@ -40,7 +40,10 @@ def test_nothing_heavy_is_imported_before_it_is_needed(arguments) -> None:
 
 
 def test_help_and_version_start_in_a_moment() -> None:
-    for argument, shown in (("--help", "Exit codes: 0 done; 1 it failed"), ("--version", f"terrazzo {tz.__version__}")):
+    for argument, shown in (
+        ("--help", "Exit codes: 0 done; 1 it failed"),
+        ("--version", f"terrazzo {tz.__version__}"),
+    ):
         times = []
         for _ in range(3):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -136,22 +139,24 @@ class Terminal(io.StringIO):
         return True
 
 
-class TestProgress:
-    @pytest.fixture
-    def stderr(self, monkeypatch) -> Terminal:
-        monkeypatch.setenv("TERM", "xterm")
-        made = Terminal()
-        monkeypatch.setattr("sys.stderr", made)
-        return made
+def terminal(monkeypatch) -> Terminal:
+    """A terminal in the place of stderr."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", made := Terminal())
+    return made
 
-    def test_nothing_is_shown_of_what_is_over_in_a_second(self, stderr) -> None:
+
+class TestProgress:
+    def test_nothing_is_shown_of_what_is_over_in_a_second(self, monkeypatch) -> None:
+        stderr = terminal(monkeypatch)
         with Bar("quick", 10) as bar:
             bar(10, 10)
 
         assert stderr.getvalue() == ""
         assert progress.DELAY == 1.0
 
-    def test_rate_and_time_left_are_shown_of_what_takes_longer(self, stderr, monkeypatch) -> None:
+    def test_rate_and_time_left_are_shown_of_what_takes_longer(self, monkeypatch) -> None:
+        stderr = terminal(monkeypatch)
         monkeypatch.setattr(progress, "DELAY", 0.01)
         batch = pa.record_batch({"x": pa.array(range(50))})
         with Bar("slow work", 200, "rows") as bar:

@@ -102,7 +102,19 @@ class TestIngest:
     def test_columns_are_chosen_and_typed(self, here, ask) -> None:
         Path("d.csv").write_text("x,code,v,junk\n1,007,NA,?\n2,008,3,?\n")
 
-        ask("ingest", "new", "d.csv", "--dim", "x", "--columns", "x,code,v", "--type", "code=utf8", "--null", "NA")
+        ask(
+            "ingest",
+            "new",
+            "d.csv",
+            "--dim",
+            "x",
+            "--columns",
+            "x,code,v",
+            "--type",
+            "code=utf8",
+            "--null",
+            "NA",
+        )
         assert cells() == [{"x": 1, "code": "007", "v": None}, {"x": 2, "code": "008", "v": 3}]
 
     def test_folders_and_globs_are_taken_together(self, here, ask_json) -> None:
@@ -135,7 +147,10 @@ class TestIngest:
         assert cells() == by_dims(table())
 
     def test_labels_of_all_batches_make_the_enumeration(self, here, ask) -> None:
-        one, two = (pa.table({"x": [n], "k": pa.array([label]).dictionary_encode()}) for n, label in ((1, "b"), (2, "a")))
+        one, two = (
+            pa.table({"x": [n], "k": pa.array([label]).dictionary_encode()})
+            for n, label in ((1, "b"), (2, "a"))
+        )
         save("d/1.parquet", one)
         save("d/2.parquet", two)
 
@@ -172,7 +187,9 @@ class TestIngest:
         assert report["committed_ms"] == 1577836800000
         assert ask("read", "new", "--count", "--at", "2020-01-02") == "3\n"
 
-    def test_an_encrypted_array_takes_its_key_from_a_file_or_the_environment(self, here, ask, monkeypatch) -> None:
+    def test_an_encrypted_array_takes_its_key_from_a_file_or_the_environment(
+        self, here, ask, monkeypatch
+    ) -> None:
         save("d.parquet", table())
         Path("key").write_text("0123456789abcdef0123456789abcdef\n")
 
@@ -187,7 +204,11 @@ def test_upsert_replaces_and_takes_the_last(array, ask_json) -> None:
     assert ask_json("upsert", "a", "d.csv", "--dry-run")["dry_run"] is True
     report = ask_json("upsert", "a", "d.csv")
     assert (report["rows"], report["cells"]) == (3, 2)
-    assert [(row["x"], row["v"], row["tag"]) for row in cells("a")] == [(1, 8, None), (2, 2.5, None), (5, 9, "new")]
+    assert [(row["x"], row["v"], row["tag"]) for row in cells("a")] == [
+        (1, 8, None),
+        (2, 2.5, None),
+        (5, 9, "new"),
+    ]
 
 
 class TestChange:

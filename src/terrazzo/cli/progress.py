@@ -87,7 +87,7 @@ class Bar:
                 return Text(bar.told())
 
         shown = Progress(
-            TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), Told(),
+            TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), TextColumn("{task.percentage:>3.0f}%"), Told(),
             console=Console(file=sys.stderr), transient=True,
         )  # fmt: skip
         with self._lock:
