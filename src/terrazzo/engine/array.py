@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 from terrazzo.engine.clock import FOREVER, instant, now_ms
@@ -42,8 +43,8 @@ def create(
         raise ArrayExistsError(f"there is an array at {store.uri} already; open it, or choose another place")
     if isinstance(store, LocalStore) and store.is_file:
         raise ArrayExistsError(f"{store.uri} is a file, and an array is a folder; choose another place")
-    # What a create that was cut short leaves behind is no obstacle to the next one.
-    if listed.root or set(listed.root_folders) - {keys.SCHEMA_FOLDER}:
+    # What a create or a first write that was cut short leaves behind is no obstacle to the next one.
+    if listed.root or set(listed.root_folders) - {keys.SCHEMA_FOLDER, keys.FRAGMENT_FOLDER}:
         raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
     # Enumerations of another array have their files there: here they get files of their own.
     put_schema(store, replace(schema, enum_files={}), now_ms() if at is None else instant(at), cipher)
@@ -122,6 +123,11 @@ class Array:
         return self._store.uri
 
     @property
+    def view(self) -> View:
+        """What plans and tasks read through: the snapshot, the store and the key."""
+        return self._view
+
+    @property
     def schema(self) -> Schema:
         return self._view.schema
 
@@ -163,6 +169,22 @@ class Array:
         dims = ", ".join(dim.name for dim in self.schema.dims)
         attrs = ", ".join(attr.name for attr in self.schema.attrs)
         return f"<Array {self.uri}: {kind}, dims {dims}; attrs {attrs}; {len(self.fragments)} fragments>"
+
+    def picture(self, dims: Sequence[str] | None = None) -> str:
+        """A page of HTML to save and open: a map of fragments and tiles, a timeline of commits, the history. `dims`
+        names the dimensions of the map, the one across first."""
+        from terrazzo.engine.picture import render  # noqa: PLC0415
+
+        return render(self._view, dims)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the picture, or this array in words where none can be made."""
+        try:
+            from terrazzo.engine.picture import render_part  # noqa: PLC0415
+
+            return render_part(self._view)
+        except Exception:
+            return f"<pre>{escape(repr(self))}</pre>"
 
     # -- reading --------------------------------------------------------------------------------------
 

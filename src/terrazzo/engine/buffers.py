@@ -47,4 +47,6 @@ def binary(cell: bytes) -> Any:
 def integers(array: Any) -> NDArray[Any]:
     """Whole numbers, none of them null, as they lie in memory."""
     dtype = np.dtype(array.type.to_pandas_dtype())
+    if not len(array):
+        return np.empty(0, dtype)
     return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)

@@ -21,17 +21,19 @@ from terrazzo.format.versions import WRITTEN
 from terrazzo.storage.base import Store
 
 
-def put_schema(store: Store, schema: Schema, time_ms: int, cipher: Aes256Gcm | None) -> tuple[str, Schema]:
+def put_schema(
+    store: Store, schema: Schema, time_ms: int, cipher: Aes256Gcm | None, name: str | None = None
+) -> tuple[str, Schema]:
     """Store a schema and the enumerations that it has and no file has yet; the schema's own put comes last."""
     _check_labels(schema)
     files = dict(schema.enum_files)
-    for name, enum in schema.enums.items():
-        if name not in files:
+    for label, enum in schema.enums.items():
+        if label not in files:
             file = keys.enumeration_name(unique(time_ms))
             store.put(keys.enumeration_key(file), pack_generic_tile(enum.pack(file), cipher))
-            files[name] = file
+            files[label] = file
     stored = replace(schema, enum_files=files, version=WRITTEN)
-    name = str(new_name(time_ms, version=None))
+    name = name or str(new_name(time_ms, version=None))
     reach(time_ms)
     store.put(keys.schema_key(name), pack_generic_tile(stored.pack(), cipher))
     return name, stored

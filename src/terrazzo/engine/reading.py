@@ -49,15 +49,46 @@ def read_table(view: View, request: Request) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class DenseTask:
+    """A box of a dense array."""
+
+    box: Box
+
+    @property
+    def n_cells(self) -> int:
+        return prod(shape_of(self.box))
+
+
+def plan_tasks(view: View, request: Request, size: int) -> tuple[Request, tuple[ScanTask | DenseTask, ...]]:
+    """A read of any array in tasks of about `size` bytes each, and the request that they carry out."""
+    view.snapshot.require_sound()
+    if view.schema.dense:
+        return request, tuple(DenseTask(box) for box in _dense_parts(view, request, size))
+    plan = plan_scan(view, request, size)
+    return plan.request, plan.tasks
+
+
+def run_task(view: View, request: Request, task: ScanTask | DenseTask) -> list[Any]:
+    """The cells of a task as record batches of a handy size."""
+    if isinstance(task, DenseTask):
+        found = to_batches(dense_part(view, request, task.box), request.columns, view.schema)
+    else:
+        found = run_scan(view, request, task)
+    return [
+        batch.slice(start, _BATCH_ROWS) for batch in found for start in range(0, batch.num_rows, _BATCH_ROWS)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class ScanJob:
     """A task with all that it needs, for a runner on any machine."""
 
     view: View
     request: Request
-    task: ScanTask
+    task: ScanTask | DenseTask
 
     def __call__(self) -> list[Any]:
-        return run_scan(self.view, self.request, self.task)
+        return run_task(self.view, self.request, self.task)
 
 
 def scan_batches(
@@ -72,24 +103,10 @@ def scan_batches(
 def _batches(
     view: View, request: Request, memory: int, runner: Runner | None, progress: Progress | None
 ) -> Iterator[Any]:
-    size = max(memory // _SHARE, 1 << 20)
-    if view.schema.dense:
-        batches: Iterator[Any] = (
-            batch
-            for columns in _dense_columns(view, request, size, progress)
-            for batch in to_batches(columns, request.columns, view.schema)
-        )
-    else:
-        plan = plan_scan(view, request, size)
-        jobs = [ScanJob(view, plan.request, task) for task in plan.tasks]
-        batches = (
-            batch
-            for found in (runner or LocalRunner()).map(ScanJob.__call__, jobs, progress)
-            for batch in found
-        )
-    for batch in batches:
-        for start in range(0, batch.num_rows, _BATCH_ROWS):
-            yield batch.slice(start, _BATCH_ROWS)
+    request, tasks = plan_tasks(view, request, max(memory // _SHARE, 1 << 20))
+    jobs = [ScanJob(view, request, task) for task in tasks]
+    for found in (runner or LocalRunner()).map(ScanJob.__call__, jobs, progress):
+        yield from found
 
 
 def count_cells(view: View, request: Request) -> int:
@@ -169,34 +186,38 @@ def _cuts(bound: tuple[int, int], step: int, extent: int, dim: Dim) -> list[tupl
     return cuts
 
 
-def _dense_columns(
-    view: View, request: Request, size: int, progress: Progress | None = None
-) -> Iterator[dict[str, Column]]:
-    schema = view.schema
-    names = set(request.columns) | (fields_of(request.where) if request.where is not None else set())
-    if request.order is not None:
-        names |= {dim.name for dim in schema.dims}
-    attrs = [attr.name for attr in schema.attrs if attr.name in names]
+def _dense_columns(view: View, request: Request, size: int) -> Iterator[dict[str, Column]]:
+    for box in _dense_parts(view, request, size):
+        yield dense_part(view, request, box)
+
+
+def _dense_parts(view: View, request: Request, size: int) -> Iterator[Box]:
+    names = _dense_names(view.schema, request)
     width = sum(
         (field.datatype.size * (1 if field.is_var else field.cell_val_num)) + 8 * field.is_var
-        for field in schema.fields
+        for field in view.schema.fields
         if field.name in names
     )
-    wholes = dense_boxes(request.region, schema)
-    n_cells, done = sum(prod(shape_of(whole)) for whole in wholes), 0
-    for whole in wholes:
-        for box in slabs(whole, schema, width, size):
-            columns: dict[str, Column] = coordinates(
-                box, schema, [dim.name for dim in schema.dims if dim.name in names]
-            )
-            columns |= read_box(view, box, attrs)
-            if request.where is not None:
-                mask = evaluate(request.where, columns, schema, prod(shape_of(box)))
-                columns = {name: column.filter(mask) for name, column in columns.items()}
-            if progress is not None:
-                done += prod(shape_of(box))
-                progress(done, n_cells)
-            yield columns
+    for whole in dense_boxes(request.region, view.schema):
+        yield from slabs(whole, view.schema, width, size)
+
+
+def _dense_names(schema: Schema, request: Request) -> set[str]:
+    names = set(request.columns) | (fields_of(request.where) if request.where is not None else set())
+    return names | {dim.name for dim in schema.dims} if request.order is not None else names
+
+
+def dense_part(view: View, request: Request, box: Box) -> dict[str, Column]:
+    """The cells of a box that a request asks for."""
+    schema, names = view.schema, _dense_names(view.schema, request)
+    columns: dict[str, Column] = coordinates(
+        box, schema, [dim.name for dim in schema.dims if dim.name in names]
+    )
+    columns |= read_box(view, box, [attr.name for attr in schema.attrs if attr.name in names])
+    if request.where is not None:
+        mask = evaluate(request.where, columns, schema, prod(shape_of(box)))
+        columns = {name: column.filter(mask) for name, column in columns.items()}
+    return columns
 
 
 def nonempty_domain(view: View) -> dict[str, tuple[Any, Any]] | None:

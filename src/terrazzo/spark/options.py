@@ -1,0 +1,91 @@
+"""Options of the data source: text by name, names in any case."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from terrazzo.engine.array import Array, open_array
+from terrazzo.engine.keys import as_cipher
+from terrazzo.engine.plan import parse_size
+from terrazzo.errors import InvalidRequestError
+from terrazzo.storage import Store, open_store
+
+_PLACE = {"path", "key"}
+READ = _PLACE | {"at", "since", "columns", "where", "partitions", "partition_size"}
+WRITE = _PLACE | {
+    "dims", "filters", "capacity", "order", "tile_order", "allows_duplicates", "dense", "fragment_size",
+    "cluster", "checkpointlocation", "queryname",
+}  # fmt: skip
+STREAM = READ | {
+    "maxcellspertrigger", "maxcommitspertrigger", "changes", "startat", "checkpointlocation", "queryname",
+}  # fmt: skip
+_FAMILIES = {"region.", "storage.", "domain.", "tile.", "filters."}
+
+DEFAULT_PARTITION = 64 << 20
+"""Bytes of columns per task: large enough to be worth a task, small enough for many of them to fit an executor."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `.option(…)` said, checked: a misspelt option is an error, not a wish that goes unheard."""
+
+    given: Mapping[str, str]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], known: set[str]) -> "Options":
+        plain = {str(name).lower(): str(value) for name, value in dict(given).items()}
+        for name in plain:
+            if name not in known and not any(name.startswith(family) for family in _FAMILIES):
+                listed = ", ".join(sorted(known - {"checkpointlocation", "queryname"}))
+                raise InvalidRequestError(
+                    f"there is no option {name!r}; there are {listed}, and region.<dim>, domain.<dim>, tile.<dim>, "
+                    f"filters.<column>, storage.<name>"
+                )
+        return cls(plain)
+
+    def get(self, name: str) -> str | None:
+        return self.given.get(name)
+
+    def family(self, name: str) -> dict[str, str]:
+        """Options such as `region.x`, by what stands behind the dot, in lower case."""
+        return {key[len(name) :]: value for key, value in self.given.items() if key.startswith(name)}
+
+    def number(self, name: str) -> int | None:
+        text = self.get(name)
+        if text is None:
+            return None
+        if not text.strip().isdigit() or int(text) < 1:
+            raise InvalidRequestError(f"{name}={text!r}; a whole number above zero is expected")
+        return int(text)
+
+    def size(self, name: str, default: int) -> int:
+        text = self.get(name)
+        return default if text is None else parse_size(text, name)
+
+    @property
+    def uri(self) -> str:
+        path = self.get("path")
+        if not path:
+            raise InvalidRequestError("say which array: .load(uri), .save(uri) or .option('path', uri)")
+        return path.removeprefix("file:") if path.startswith("file:/") and "://" not in path else path
+
+    @property
+    def storage(self) -> dict[str, str] | None:
+        return self.family("storage.") or None
+
+    def store(self) -> Store:
+        return open_store(self.uri, self.storage)
+
+    def cipher(self) -> Any:
+        return as_cipher(self.get("key"))
+
+    def open(self) -> Array:
+        return open_array(
+            self.uri, at=_instant(self.get("at")), since=_instant(self.get("since")), key=self.get("key"),
+            storage_options=self.storage,
+        )  # fmt: skip
+
+
+def _instant(text: str | None) -> Any:
+    """Milliseconds if it is a number, otherwise a date for the engine to read."""
+    return int(text) if text is not None and text.strip().isdigit() else text

@@ -1,0 +1,35 @@
+"""The format `tiledb`: options and a schema in, a reader or a writer out.
+
+Spark calls each method in a Python process of its own, so nothing is kept from one to the next.
+"""
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from terrazzo.spark.options import READ, WRITE, Options
+from terrazzo.spark.reader import ArrayReader, columns_asked
+from terrazzo.spark.types import struct_of
+
+
+class TileDBSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "tiledb"
+
+    def schema(self) -> StructType:
+        options = Options.of(
+            self.options, READ | {"changes", "maxcellspertrigger", "maxcommitspertrigger", "startat"}
+        )
+        view = options.open().view
+        return struct_of(view.schema, columns_asked(options, view))
+
+    def reader(self, schema: StructType) -> ArrayReader:
+        options = Options.of(self.options, READ)
+        return ArrayReader(options.open().view, schema, options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        from terrazzo.spark.writer import ArrayWriter  # noqa: PLC0415
+
+        return ArrayWriter.prepared(schema, Options.of(self.options, WRITE), overwrite=overwrite)
