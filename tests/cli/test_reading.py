@@ -119,6 +119,19 @@ class TestRead:
         assert printed.out == "0\n"
         assert "note: at 2020-01-01 00:00:00.000 there was no array; it begins at" in printed.err
 
+    def test_a_long_table_is_aligned(self, tmp_path, ask) -> None:
+        schema = tz.Schema([tz.Dim("x", "int64", (0, 9999), 100)], [tz.Attr("name", "utf8")])
+        made = tz.create(str(tmp_path / "long"), schema)
+        made.write({"x": np.arange(600), "name": [f"name {n}" for n in range(600)]})
+
+        lines = ask("read", tmp_path / "long", "--limit", 0).splitlines()
+        assert lines[:3] == ["  x   name", "───   ────────", "  0   name 0"]
+        assert lines[-2:] == ["599   name 599", "600 cells"]
+
+    def test_a_file_takes_as_many_cells_as_are_asked_for(self, array, ask_json) -> None:
+        assert ask_json("read", "a", "--to", "one.arrow", "--limit", 1)["cells"] == 1
+        assert pa.ipc.open_file("one.arrow").read_all().num_rows == 1
+
     def test_an_order_is_kept(self, array, ask_json) -> None:
         tz.open("a").write({"x": [0], "s": ["c"], "v": [0.0], "tag": ["z"], "k": ["a"]})
 

@@ -173,6 +173,14 @@ class TestIngest:
         refuse("ingest", "new", "d.csv", "--dim", "x")
         assert not Path("new").exists()
 
+    def test_of_fragments_of_one_ingest_the_later_one_wins(self, here, ask_json) -> None:
+        for place in range(5):
+            save(f"d/{place}.parquet", pa.table({"x": [1], "v": [place]}))
+
+        made = ask_json("ingest", "new", "d", "--dim", "x", "--fragment-size", "1")
+        assert made["fragments"] == 5
+        assert cells() == [{"x": 1, "v": 4}]
+
     def test_the_row_of_an_error_is_that_of_the_source(self, here, ask, refuse) -> None:
         save("d.parquet", pa.table({"x": [0], "v": [1]}))
         ask("ingest", "new", "d.parquet", "--dim", "x", "--domain", "x=0:999999")

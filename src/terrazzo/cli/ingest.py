@@ -95,7 +95,7 @@ def ingest(
     dense: Annotated[bool, typer.Option("--dense", help="a value in every cell of a box")] = False,
     fragment_size: Annotated[
         str, typer.Option("--fragment-size", metavar="SIZE", help="how much is sorted in memory at a time")
-    ] = "1GiB",
+    ] = "256MiB",
     at: WriteAt = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -123,7 +123,7 @@ def ingest(
 def ingest_files(
     access: Access, sources: Sequence[str], making: "SchemaOptions", *, form: str | None = None,
     columns: Sequence[str] | None = None, types: Mapping[str, str] | None = None, nulls: Sequence[str] = (),
-    fragment_size: str = "1GiB", at: str | None = None, dry_run: bool = False,
+    fragment_size: str = "256MiB", at: str | None = None, dry_run: bool = False,
 ) -> "Report":  # fmt: skip
     from terrazzo.cli.progress import Bar
     from terrazzo.cli.sources import open_source

@@ -100,11 +100,11 @@ def _tile(name: str, text: str, sample: Any) -> Any:
 
 
 def _datatype(name: str, sample: Any) -> Any:
-    from terrazzo.engine.infer import _datatype as of_arrow
+    from terrazzo.engine.infer import datatype_of
     from terrazzo.format.datatypes import Datatype
 
     kind = sample.schema.field(name).type
-    found, what = of_arrow(
+    found, what = datatype_of(
         sample.schema.field(name), kind.value_type if pa.types.is_dictionary(kind) else kind
     )
     if what == "text":

@@ -72,7 +72,7 @@ def _dim(
 ) -> Dim:
     column = table.column(name)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    datatype, what = _datatype(table.schema.field(name), kind)
+    datatype, what = datatype_of(table.schema.field(name), kind)
     if what == "text":
         return Dim(name, "ascii")
     if what != "number" or datatype is Datatype.BOOL:
@@ -140,7 +140,7 @@ def _attr(name: str, table: Any, filters: Any, enums: dict[str, Enumeration]) ->
         return _labelled(name, column, filters, enums)
     nullable = column.null_count > 0
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        datatype, what = _datatype(field, kind.value_type)
+        datatype, what = datatype_of(field, kind.value_type)
         if what != "number":
             raise InvalidRequestError(f"column {name!r}: lists hold numbers, not {kind.value_type}")
         size = kind.list_size if pa.types.is_fixed_size_list(kind) else None
@@ -149,7 +149,7 @@ def _attr(name: str, table: Any, filters: Any, enums: dict[str, Enumeration]) ->
         )
     if pa.types.is_fixed_size_binary(kind):
         return Attr(name, Datatype.BLOB, values_per_cell=kind.byte_width, nullable=nullable, filters=filters)
-    datatype, what = _datatype(field, kind)
+    datatype, what = datatype_of(field, kind)
     return Attr(
         name, Datatype.STRING_UTF8 if what == "text" else datatype, nullable=nullable, filters=filters
     )
@@ -166,7 +166,7 @@ def _labelled(name: str, column: Any, filters: Any, enums: dict[str, Enumeration
     return Attr(name, index, nullable=nullable, filters=filters, enum=name)
 
 
-def _datatype(field: Any, kind: Any) -> tuple[Datatype, str]:
+def datatype_of(field: Any, kind: Any) -> tuple[Datatype, str]:
     if kind in _NUMBERS:
         told = (field.metadata or {}).get(DATATYPE)
         return Datatype.parse(_NUMBERS[kind] if told is None else told.decode()), "number"
