@@ -57,6 +57,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     schema: """terrazzo schema readings
         terrazzo schema readings --at 2026-01-31""",
     history: """terrazzo history readings
+        terrazzo history readings --html readings.html
         terrazzo history readings --json""",
     fragments: """terrazzo fragments readings""",
     read: """terrazzo read readings --where "temperature > 30" --columns station,temperature
@@ -67,17 +68,20 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     ingest: """terrazzo ingest readings data.parquet --dim station,day --filter byteshuffle,zstd:3
         terrazzo ingest readings more.csv
         terrazzo ingest readings 'logs/*.jsonl' --dry-run
-        zcat big.csv.gz | terrazzo ingest readings - --format csv""",
+        zcat big.csv.gz | terrazzo ingest readings - --format csv
+        terrazzo ingest s3://bucket/readings 's3a://lake/raw/*.parquet' --master spark://host:7077""",
     upsert: """terrazzo upsert readings corrections.csv""",
     export: """terrazzo export readings readings.parquet
         terrazzo export readings parts/ --file-size 256MiB
-        terrazzo export readings hot.csv --where "temperature > 30" --overwrite""",
+        terrazzo export readings hot.csv --where "temperature > 30" --overwrite
+        terrazzo export readings parts --spark""",
     delete: """terrazzo delete readings --where "day > 360" --dry-run
         terrazzo delete readings --where "station = 'Oslo' AND day = 3\"""",
     update: """terrazzo update readings --set temperature=9.5 --set note=null --where "temperature > 60\"""",
     consolidate: """terrazzo consolidate readings --dry-run
         terrazzo consolidate readings --memory 2GiB
-        terrazzo consolidate readings --what all""",
+        terrazzo consolidate readings --what all
+        terrazzo consolidate readings --spark --max-fragment-size 1GiB""",
     vacuum: """terrazzo vacuum readings --dry-run
         terrazzo vacuum readings --retain 12h""",
     restore: """terrazzo restore readings --at 2026-01-31T12:00:00 --dry-run""",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from terrazzo.cli.on_spark import Master, OnSpark, Settings
 from terrazzo.cli.options import (
     Access,
     ArrayUri,
@@ -20,6 +21,7 @@ from terrazzo.cli.options import (
     Storage,
     Where,
     names,
+    pairs,
     parse_bytes,
 )
 
@@ -50,6 +52,9 @@ def export(
     ] = "512MiB",
     overwrite: Overwrite = False,
     memory: Memory = "256MiB",
+    on_spark: OnSpark = False,
+    master: Master = None,
+    conf: Settings = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
     key_file: KeyFile = None,
@@ -61,8 +66,19 @@ def export(
     """
     from terrazzo.cli.output import print_report
 
+    access = Access.of(array, key_file, storage)
+    if on_spark or master:
+        from terrazzo.cli.on_spark import export_on_spark
+
+        report = export_on_spark(
+            access, target, form, columns=names(columns), where=where, region=region, at=at, since=since,
+            file_size=parse_bytes(file_size, "--file-size"), overwrite=overwrite, master=master,
+            settings=pairs(conf, "--conf"), dry_run=dry_run,
+        )  # fmt: skip
+        print_report(report, as_json=as_json)
+        return
     report = export_cells(
-        Access.of(array, key_file, storage), target, form, columns=names(columns), where=where, region=region,
+        access, target, form, columns=names(columns), where=where, region=region,
         at=at, since=since, file_size=file_size, overwrite=overwrite, memory=memory, dry_run=dry_run,
     )  # fmt: skip
     print_report(report, as_json=as_json)

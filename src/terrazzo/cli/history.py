@@ -1,6 +1,8 @@
 """`terrazzo history` and `terrazzo fragments`: what happened to an array, and what it consists of."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from terrazzo.cli.options import Access, ArrayUri, AsJson, At, KeyFile, Since, Storage
 
@@ -11,6 +13,10 @@ if TYPE_CHECKING:
 
 def history(
     array: ArrayUri,
+    html: Annotated[
+        str | None,
+        typer.Option("--html", metavar="FILE", help="draw it: fragments, tiles and commits as one page"),
+    ] = None,
     as_json: AsJson = False,
     key_file: KeyFile = None,
     storage: Storage = None,
@@ -19,7 +25,13 @@ def history(
     from terrazzo.cli.output import print_report
 
     opened = Access.of(array, key_file, storage).open()
-    # Another form of the history, such as a picture, is one more function of these events.
+    if html is not None:
+        from terrazzo.cli.sinks import new_file
+
+        with new_file(html, overwrite=True) as out:
+            out.write(opened.picture().encode())
+        print_report({"command": "history", "uri": opened.uri, "to": html}, as_json=as_json)
+        return
     print_report(history_report(opened.uri, opened.history()), as_json=as_json)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from terrazzo.cli.on_spark import Master, OnSpark, Settings
 from terrazzo.cli.options import (
     Access,
     ArrayUri,
@@ -16,6 +17,7 @@ from terrazzo.cli.options import (
     KeyFile,
     Storage,
     WriteAt,
+    WrongUsageError,
     names,
     pairs,
     parse_bytes,
@@ -97,6 +99,9 @@ def ingest(
         str, typer.Option("--fragment-size", metavar="SIZE", help="how much is sorted in memory at a time")
     ] = "256MiB",
     at: WriteAt = None,
+    on_spark: OnSpark = False,
+    master: Master = None,
+    conf: Settings = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
     key_file: KeyFile = None,
@@ -113,11 +118,28 @@ def ingest(
         tuple(names(dim) or ()), tuple(domain or ()), tuple(tile or ()), tuple(filters or ()), capacity, order,
         tile_order, allow_duplicates, dense,
     )  # fmt: skip
+    access = Access.of(array, key_file, storage)
+    if on_spark or master:
+        from terrazzo.cli.on_spark import ingest_on_spark
+
+        _not_on_spark(types=types, at=at)
+        report = ingest_on_spark(
+            access, sources, making, form=form, columns=names(columns), nulls=nulls or (), master=master,
+            settings=pairs(conf, "--conf"), dry_run=dry_run,
+        )  # fmt: skip
+        print_report(report, as_json=as_json)
+        return
     report = ingest_files(
-        Access.of(array, key_file, storage), sources, making, form=form, columns=names(columns),
+        access, sources, making, form=form, columns=names(columns),
         types=pairs(types, "--type"), nulls=nulls or (), fragment_size=fragment_size, at=at, dry_run=dry_run,
     )  # fmt: skip
     print_report(report, as_json=as_json)
+
+
+def _not_on_spark(**given: Any) -> None:
+    for name, value in given.items():
+        if value:
+            raise WrongUsageError(f"--{'type' if name == 'types' else name} and --spark do not go together")
 
 
 def ingest_files(
@@ -172,6 +194,9 @@ def upsert(
     types: ColumnTypes = None,
     nulls: Nulls = None,
     at: WriteAt = None,
+    on_spark: OnSpark = False,
+    master: Master = None,
+    conf: Settings = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
     key_file: KeyFile = None,
@@ -183,8 +208,20 @@ def upsert(
     """
     from terrazzo.cli.output import print_report
 
+    access = Access.of(array, key_file, storage)
+    if on_spark or master:
+        from terrazzo.cli.on_spark import ingest_on_spark
+        from terrazzo.cli.schema_options import SchemaOptions
+
+        _not_on_spark(types=types, at=at)
+        report = ingest_on_spark(
+            access, sources, SchemaOptions(), form=form, columns=names(columns), nulls=nulls or (), master=master,
+            settings=pairs(conf, "--conf"), dry_run=dry_run, update=True,
+        )  # fmt: skip
+        print_report(report, as_json=as_json)
+        return
     report = upsert_files(
-        Access.of(array, key_file, storage), sources, form=form, columns=names(columns),
+        access, sources, form=form, columns=names(columns),
         types=pairs(types, "--type"), nulls=nulls or (), at=at, dry_run=dry_run,
     )  # fmt: skip
     print_report(report, as_json=as_json)

@@ -1,9 +1,12 @@
 """`terrazzo consolidate`, `vacuum` and `restore`: an array kept small, and taken back to an instant."""
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from terrazzo.cli.on_spark import Master, OnSpark, Settings
 from terrazzo.cli.options import (
     Access,
     ArrayUri,
@@ -14,6 +17,7 @@ from terrazzo.cli.options import (
     Storage,
     WrongUsageError,
     begins_ms,
+    pairs,
     parse_bytes,
     parse_time,
 )
@@ -49,6 +53,9 @@ def consolidate(
         str | None, typer.Option("--until", metavar="TIME", help="fragments up to then only")
     ] = None,
     memory: Memory = "1GiB",
+    on_spark: OnSpark = False,
+    master: Master = None,
+    conf: Settings = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
     key_file: KeyFile = None,
@@ -60,17 +67,34 @@ def consolidate(
     chosen = _WHAT if what == "all" else tuple(part.strip() for part in what.split(","))
     if unknown := [part for part in chosen if part not in _WHAT]:
         raise WrongUsageError(f"--what {unknown[0]}: there are {', '.join(_WHAT)} and all")
-    report = consolidate_array(
-        Access.of(array, key_file, storage), chosen, purge=purge, max_fragment_size=max_fragment_size,
-        min_fragments=min_fragments, max_fragments=max_fragments, since=since, until=until, memory=memory,
-        dry_run=dry_run,
-    )  # fmt: skip
+    with _runner(
+        pairs(conf, "--conf"), master, on_spark=(on_spark or bool(master)) and not dry_run
+    ) as runner:
+        report = consolidate_array(
+            Access.of(array, key_file, storage), chosen, purge=purge, max_fragment_size=max_fragment_size,
+            min_fragments=min_fragments, max_fragments=max_fragments, since=since, until=until, memory=memory,
+            dry_run=dry_run, runner=runner,
+        )  # fmt: skip
     print_report(report, as_json=as_json)
+
+
+@contextmanager
+def _runner(settings: Mapping[str, str], master: str | None, *, on_spark: bool) -> Iterator[Any]:
+    if not on_spark:
+        yield None
+        return
+    from terrazzo.cli.on_spark import spark_session
+
+    with spark_session(master, settings) as spark:
+        from terrazzo.spark import SparkRunner
+
+        yield SparkRunner(spark)
 
 
 def consolidate_array(
     access: Access, what: tuple[str, ...], *, purge: bool, max_fragment_size: str | None, min_fragments: int,
     max_fragments: int | None, since: str | None, until: str | None, memory: str, dry_run: bool,
+    runner: Any = None,
 ) -> "Report":  # fmt: skip
     from terrazzo.cli.progress import Bar
 
@@ -82,7 +106,7 @@ def consolidate_array(
             done = opened.consolidate(
                 purge=purge, max_fragment_size=size, min_fragments=min_fragments,
                 max_fragments=max_fragments, since=parse_time(since, "--since"), until=parse_time(until, "--until"),
-                memory=parse_bytes(memory, "--memory"), progress=bar, dry_run=dry_run,
+                memory=parse_bytes(memory, "--memory"), progress=bar, dry_run=dry_run, runner=runner,
             )  # fmt: skip
         if dry_run:
             report |= {
