@@ -176,7 +176,7 @@ def rows() -> list[dict[str, object]]:
             other = found.get(theirs)
             table.append(
                 {
-                    "what": what, "cores": cores, "terrazzo s": f"{found[ours]:.2f}", "beside": theirs.split()[-1],
+                    "what": what, "cores": cores, "terrazzo s": f"{found[ours]:.2f}", "beside": theirs.rsplit(maxsplit=1)[-1],
                     "its s": "" if other is None else f"{other:.2f}",
                     "times as fast": "" if other is None else f"{other / found[ours]:.2f}", "aim": aim,
                 }

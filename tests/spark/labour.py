@@ -82,16 +82,14 @@ def _attempt():
 def _failing_twice(batches):
     from pyspark import TaskContext
 
-    for batch in batches:
-        yield batch
+    yield from batches
     if TaskContext.get().partitionId() == 1 and _attempt() < 2:
         raise RuntimeError("this attempt fails after its cells were read")
 
 
 def _killing(marker):
     def run(batches):
-        for batch in batches:
-            yield batch
+        yield from batches
         if _once(marker):
             # The worker's parent is Spark's Python daemon, and its parent the executor's Java.
             daemon = os.getppid()
@@ -120,9 +118,9 @@ def faulty(spark, folder, name, step):
     same(written.n_cells, 400, f"{name}: cells written")
     same(array.read(order="row-major").column("x").to_pylist(), list(range(400)), f"{name}: cells")
     same(len(list(Path(uri, "__commits").iterdir())), 1, f"{name}: commits")
-    df.mapInArrow(step, df.schema).selectExpr("x + 1000 AS x", "v").write.format("tiledb").mode("append").save(
-        uri
-    )
+    df.mapInArrow(step, df.schema).selectExpr("x + 1000 AS x", "v").write.format("tiledb").mode(
+        "append"
+    ).save(uri)
     same(tz.open(uri).count(), 800, f"{name}: cells after the second write")
     same(len(list(Path(uri, "__commits").iterdir())), 2, f"{name}: commits of both")
 

@@ -423,7 +423,8 @@ class Array:
         self.refresh()
 
     def vacuum(self, *, retain: int | str = "7d", dry_run: bool = False) -> Any:
-        """Remove what consolidation replaced, and what crashed writers left, if older than `retain`."""
+        """Remove what consolidation replaced, and what crashed writers left, if older than `retain`. The report, that
+        of a dry run too, tells what breaks by it."""
         from terrazzo.engine.vacuum import parse_age, vacuum  # noqa: PLC0415
 
         self._require_writable()
@@ -484,6 +485,11 @@ class Array:
         from terrazzo.engine.where import parse_where  # noqa: PLC0415
 
         return parse_where(where, self.schema)
+
+    def latest(self) -> View:
+        """Everything that is committed by now, for a change that depends on it."""
+        self._look_again()
+        return self._view
 
     def _look_again(self) -> None:
         """Before a change that depends on what is there: an older view lacks cells that others wrote since, and

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from terrazzo.engine.fragments import Fragment, load_fragment
+from terrazzo.engine.runner import parallel
 from terrazzo.engine.snapshot import (
     Ledger,
     Listed,
@@ -16,7 +17,6 @@ from terrazzo.engine.snapshot import (
     load_condition,
     load_schemas,
     not_an_array,
-    parallel,
     read_ledger,
     with_enumerations,
 )
