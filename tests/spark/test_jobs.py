@@ -83,9 +83,14 @@ def test_spark_submit_runs_a_command_on_the_packaged_java(sources):
     """Without Java on the path, and with what spark-submit would run."""
     from terrazzo.cli import submit
 
+    tools = sources / "tools"
+    tools.mkdir()
+    for name in os.listdir("/usr/bin"):
+        if not name.startswith("java"):
+            (tools / name).symlink_to(f"/usr/bin/{name}")
     environment = {
         **{name: value for name, value in os.environ.items() if name != "JAVA_HOME"},
-        "PATH": "/nowhere", "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONWARNINGS": "ignore",
+        "PATH": str(tools), "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONWARNINGS": "ignore",
     }  # fmt: skip
     uri = str(sources / "array")
     done = subprocess.run(
