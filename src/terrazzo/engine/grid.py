@@ -16,8 +16,8 @@ from terrazzo.format.domain import Dim
 from terrazzo.format.orders import Layout
 from terrazzo.format.schema import Schema
 
-_BLOCK = 1 << 16
-_BLOCKS_PER_JOB = 16
+_BLOCK = 1 << 14
+_BLOCKS_PER_JOB = 64
 _U64 = np.uint64
 _Edges = tuple[int, int]
 
