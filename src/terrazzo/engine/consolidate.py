@@ -40,6 +40,7 @@ from terrazzo.engine.select import (
 from terrazzo.engine.snapshot import Ledger, StoredCondition, list_array, read_ledger
 from terrazzo.engine.together import read_together
 from terrazzo.engine.view import View
+from terrazzo.engine.weight import Weight, weight_of
 from terrazzo.engine.write import dense_fragment
 from terrazzo.errors import ConflictError, InvalidRequestError
 from terrazzo.format.commits import UpdateCommit
@@ -60,7 +61,7 @@ from terrazzo.storage.base import Store
 
 _ABOUT_TO_MS = 600_000  # a commit follows its `.merge` at once, by far within ten minutes
 _PATIENCE_S, _POLL_S = 2.0, 0.02  # with another that is about to commit, or to give way
-_SHARE = 6  # decoded cells, their merge, the sorted copy, the encoded tiles
+_SHARE = 6  # of dense cells: decoded, their merge, the encoded tiles
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,30 +159,34 @@ def plan_consolidation(
             ]
         )
     shared = (view, sources, conditions, run[0].name.start_ms, end_ms, purge)
-    size = memory // _SHARE
-    if max_fragment_size is not None:
-        size = min(size, max(1, _in_memory(max_fragment_size, run, view)))
     if schema.dense:
+        size = memory // _SHARE
+        if max_fragment_size is not None:
+            size = min(size, _in_memory(max_fragment_size, run, view, Weight(copies=1, per_cell=0)))
         cell = sum(attr.datatype.size * (8 if attr.is_var else attr.cell_val_num) for attr in schema.attrs)
         tasks = tuple(BoxTask(*shared, box=box) for box in slabs(union_box(run), schema, cell, size))
         peak = min(size, prod(shape_of(union_box(run))) * cell) * _SHARE
     else:
+        weight = weight_of(view, run, conditions, purge=purge)
+        size = weight.room(memory)
+        if max_fragment_size is not None:
+            size = min(size, _in_memory(max_fragment_size, run, view, weight))
         names = tuple(each.name for each in schema.fields)
-        scans = plan_boxes(view, Request(names, everything(schema)), sources, size)
+        scans = plan_boxes(view, Request(names, everything(schema)), sources, size, weight.sizes)
         tasks = tuple(BoxTask(*shared, scan=scan) for scan in scans)
-        peak = max((scan.size for scan in scans), default=0) * _SHARE
+        peak = max((scan.size for scan in scans), default=0)
     n_cells = sum(fragment.footer.n_cells(snapshot.schema_of(fragment)) for fragment in run)
     return ConsolidationPlan(
         run, tasks, n_cells, sum(map(stored_size, run)), peak, pending, purge, new_schema
     )
 
 
-def _in_memory(stored: int, run: Sequence[Fragment], view: View) -> int:
-    """How many bytes of columns make about so many stored ones."""
+def _in_memory(stored: int, run: Sequence[Fragment], view: View, weight: Weight) -> int:
+    """What cells weigh that make about so many stored bytes."""
     total = sum(map(stored_size, run)) or 1
     width = sum(f.datatype.size * (8 if f.is_var else f.cell_val_num) for f in view.schema.fields)
     cells = sum(fragment.footer.n_cells(view.snapshot.schema_of(fragment)) for fragment in run)
-    return int(stored * max(cells * width / total, 0.5))
+    return max(1, int(stored * max(cells * (width * weight.copies + weight.per_cell) / total, 0.5)))
 
 
 def _conditions(

@@ -4,7 +4,7 @@ A task whose fragments cannot hold the same cell twice is a list of tiles. Where
 domain, boxes disjoint, with every tile that touches it: so duplicates are resolved inside one task.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from terrazzo.format.domain import Dim
 from terrazzo.format.schema import Schema
 
 _ALL_PAIRS = 2_000
+Weigh = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +120,17 @@ def plan_scan(view: View, request: Request, task_size: int) -> ScanPlan:
     return ScanPlan(request, tuple(tasks), tuple(pruned))
 
 
-def plan_boxes(view: View, request: Request, places: Sequence[int], task_size: int) -> list[ScanTask]:
-    """Boxes of about `task_size` bytes over all cells of some fragments."""
+def plan_boxes(
+    view: View, request: Request, places: Sequence[int], task_size: int, weigh: Weigh | None = None
+) -> list[ScanTask]:
+    """Boxes of about `task_size` bytes over all cells of some fragments. `weigh` makes of the cells of tiles and the
+    bytes of their columns what they count for."""
     sources = []
     for place in places:
         source, _ = _select(view, request, place, prune_values=False)
         if source is not None and len(source.tiles):
+            if weigh is not None:
+                source = replace(source, sizes=weigh(source.reader.cells[source.tiles], source.sizes))
             sources.append(source)
     return list(_boxes(request.region, sources, task_size))
 
