@@ -17,7 +17,8 @@ from terrazzo.engine.snapshot import StoredCondition
 from terrazzo.engine.together import Source, Times, Together
 from terrazzo.format.schema import Schema
 
-_SET = 1 << 20
+_SET = 1 << 18
+_STRETCH = 1 << 10  # rows of one fragment in a set, at least: fewer are not worth their calls
 
 
 def nothing_ends(
@@ -45,11 +46,7 @@ def interleaved(cells: Together, schema: Schema, *, purge: bool) -> Index:
     never shows, and is left out; with `purge` only the newest of each cell is there."""
     keys = sort_keys([cells.columns[dim.name] for dim in schema.dims], schema)
     ends = [source.stop for source in cells.sources]
-    rows: Index | None = None
-    if cells.inside is not None:
-        rows = np.flatnonzero(cells.inside)
-        keys, ends = [key[rows] for key in keys], np.searchsorted(rows, ends).tolist()
-    sets = sets_of_runs(keys, ends, _SET)
+    sets = sets_of_runs(keys, ends, max(_SET, _STRETCH * len(ends)))
     if len(sets) == 1:
         sets = [[slice(start, stop) for start, stop in pairwise([0, *ends]) if stop > start]]
     sizes = [sum(place.stop - place.start for place in places) for places in sets]
@@ -59,9 +56,11 @@ def interleaved(cells: Together, schema: Schema, *, purge: bool) -> Index:
 
     def merge_set(which: int) -> None:
         places = sets[which] if schema.allows_duplicates else sets[which][::-1]
-        found, same = _sorted(keys, places, rows)
+        found, same = _sorted(keys, places)
         if not schema.allows_duplicates and same.any():
             found = found[~same] if purge else np.delete(found, _hidden(found, same, cells.times))
+        if cells.inside is not None:  # cells outside are few, and their versions are outside, too
+            found = found[cells.inside[found]]
         kept[which] = len(found)
         order[firsts[which] : firsts[which] + len(found)] = found
 
@@ -72,11 +71,10 @@ def interleaved(cells: Together, schema: Schema, *, purge: bool) -> Index:
     return np.concatenate([order[first : first + n] for first, n in zip(firsts[:-1], kept, strict=True)])
 
 
-def _sorted(keys: Keys, places: Sequence[slice], rows: Index | None) -> tuple[Index, Mask]:
+def _sorted(keys: Keys, places: Sequence[slice]) -> tuple[Index, Mask]:
     """The rows of a set in order, and which of them have the coordinates of the one before."""
     index, same = sort_cells([np.concatenate([key[place] for place in places]) for key in keys])
-    numbers = [np.arange(place.start, place.stop) if rows is None else rows[place] for place in places]
-    found = np.concatenate(numbers)
+    found = np.concatenate([np.arange(place.start, place.stop) for place in places])
     return found if index is None else found[index], same
 
 

@@ -15,7 +15,9 @@ from terrazzo.format.orders import Layout
 _Sizes = NDArray[np.int64]
 
 # Bytes per cell, beside its columns.
-_BARE = 40  # time, key, place in the order; in a box that cuts tiles also which rows are inside
+_BARE = (
+    32  # time, key, place in the order, whether it is inside the box; a little more for what is being sorted
+)
 _KEYS = 80  # of coordinates that need several keys: they are ranked, and sorted as a whole
 _VERSIONS = 160  # when every version begins and ends and by what, masks of conditions, a second order
 _COPIES = 3  # of columns where conditions are at work: without cells outside of the box, and with what updates append
