@@ -1,10 +1,9 @@
 """Cells in their final order to the files of a fragment, each file piece by piece while its tiles are encoded."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain, islice, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from terrazzo.engine.columns import Column, Mask, Ordered
 from terrazzo.engine.fragments import TAIL, Fragment
 from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
-from terrazzo.engine.runner import start_all
+from terrazzo.engine.runner import Ahead
 from terrazzo.engine.statistics import Kind, TileStatistics, tile_statistics, with_statistics
 from terrazzo.format import keys
 from terrazzo.format.attribute import Attr
@@ -57,15 +56,14 @@ class DataFile:
     """A data file on its way. Iterating gives the bytes of one run of tiles after the other, each as soon as it is
     encoded, and once only: what was taken is no longer held, and asking again is an error."""
 
-    def __init__(self, name: str, runs: Sequence[Future[_Run]], place: int) -> None:
+    def __init__(self, name: str, runs: Ahead[_Run], place: int) -> None:
         self.name, self._runs, self._place = name, runs, place
         self.sizes: list[int] = []  # of the tiles that were taken
 
     def __iter__(self) -> Iterator[Pieces]:
         if self.sizes:
             raise RuntimeError(f"the bytes of {self.name} have been taken already")
-        for run in self._runs:
-            made = run.result()
+        for made in self._runs.results():
             tiles, made.files[self._place] = made.files[self._place], []
             self.sizes += [sum(map(len, pieces)) for pieces in tiles]
             yield [piece for pieces in tiles for piece in pieces]
@@ -81,7 +79,7 @@ class DataFile:
 
 
 class EncodedFragment:
-    """Everything of a fragment but its commit. Tiles are encoded from when `files` is first asked for; `metadata` and
+    """Everything of a fragment but its commit. Tiles are encoded a little ahead of who takes them; `metadata` and
     `fragment` are there once all files have been taken, and an error before."""
 
     def __init__(
@@ -94,11 +92,9 @@ class EncodedFragment:
 
     @cached_property
     def _started(self) -> list["_Started"]:
-        jobs = [_jobs(item, self._schema, self._cells, self._cipher) for item in self._fields]
-        futures = iter(start_all(chain.from_iterable(jobs)))
         return [
-            _started(item, list(islice(futures, len(own))))
-            for item, own in zip(self._fields, jobs, strict=True)
+            _started(item, Ahead(_jobs(item, self._schema, self._cells, self._cipher)))
+            for item in self._fields
         ]
 
     @property
@@ -108,8 +104,7 @@ class EncodedFragment:
     def stop(self) -> None:
         """Encode nothing more: the fragment is given up."""
         for started in vars(self).get("_started", ()):
-            for run in started.runs:
-                run.cancel()
+            started.runs.stop()
 
     @cached_property
     def _finished(self) -> tuple[Fragment, bytes]:
@@ -148,7 +143,7 @@ class EncodedFragment:
         columns = []
         for item, started in zip(self._fields, self._started, strict=True):
             if item.is_dim:
-                pairs = [pair for run in started.runs if (pair := run.result().bounds) is not None]
+                pairs = [pair for run in started.runs.results() if (pair := run.bounds) is not None]
                 columns.append(
                     (np.concatenate([low for low, _ in pairs]), np.concatenate([high for _, high in pairs]))
                 )
@@ -176,7 +171,7 @@ class _Started:
     """A field that is being encoded, and its files: 0 for values or offsets, 1 for values of any length, 2 for
     validity."""
 
-    runs: list[Future[_Run]]
+    runs: Ahead[_Run]
     files: dict[int, DataFile]
 
 
@@ -306,7 +301,7 @@ def _jobs(item: _Field, schema: Schema, cells: _Cut, cipher: Aes256Gcm | None) -
     return [partial(run, first, min(first + step, n)) for first in range(0, n, step)]
 
 
-def _started(item: _Field, runs: list[Future[_Run]]) -> _Started:
+def _started(item: _Field, runs: Ahead[_Run]) -> _Started:
     files = {0: DataFile(item.files.fixed, runs, 0)}
     if item.column.is_var:
         files[1] = DataFile(item.files.var, runs, 1)
@@ -317,13 +312,13 @@ def _started(item: _Field, runs: list[Future[_Run]]) -> _Started:
 
 def _slot(started: _Started, item: _Field) -> SlotMetadata:
     changes: dict[str, Any] = {"tile_offsets": started.files[0].offsets}
-    sizes = [found for run in started.runs if (found := run.result().var_sizes) is not None]
+    sizes = [found for run in started.runs.results() if (found := run.var_sizes) is not None]
     if sizes:
         var_sizes = np.concatenate(sizes).astype(np.uint64)
         changes |= {"var_offsets": started.files[1].offsets, "var_sizes": var_sizes}
     if 2 in started.files:
         changes["validity_offsets"] = started.files[2].offsets
-    runs = [run.result().statistics for run in started.runs]
+    runs = [run.statistics for run in started.runs.results()]
     return with_statistics(SlotMetadata(**changes), runs, item.kind)
 
 

@@ -101,7 +101,7 @@ def sets_of_runs(keys: Keys, ends: Sequence[int], largest: int | None = None) ->
     key = keys[0]
     if any((key[a + 1 : b] < key[a : b - 1]).any() for a, b in runs):
         return [[slice(0, n)]]
-    sample = np.sort(key[:: n // _SAMPLE])
+    sample = np.sort(key[:: max(n // _SAMPLE, 1)])
     cuts = sample[[len(sample) * j // n_sets for j in range(1, n_sets)]]
     edges = [[a, *(a + np.searchsorted(key[a:b], cuts)).tolist(), b] for a, b in runs]
     return [[slice(edge[j], edge[j + 1]) for edge in edges] for j in range(n_sets)]

@@ -8,7 +8,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
-from typing import Any, Protocol, TypeVar
+from threading import Lock
+from typing import Any, Generic, Protocol, TypeVar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -85,11 +86,31 @@ def run_all(jobs: Iterable[Callable[[], Any]]) -> None:
         raise problem
 
 
-def start_all(jobs: Iterable[Callable[[], Result]]) -> list[Future[Result]]:
-    """Begin jobs on every core, in order; for a caller that takes the results one by one. They go on when it does
-    not: it cancels them then."""
-    pool = _pool(os.getpid())
-    return [pool.submit(job) for job in jobs]
+class Ahead(Generic[Result]):
+    """Jobs for a caller that takes their results one by one: they run on every core, a few ahead of it, so that
+    results do not pile up where it is slower than they are. Several may take the same ones."""
+
+    def __init__(self, jobs: Sequence[Callable[[], Result]]) -> None:
+        self._jobs, self._lock = jobs, Lock()
+        self._begun: list[Future[Result]] = []
+        self._most = max(4, 2 * cpu_count())
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def result(self, place: int) -> Result:
+        with self._lock:
+            for job in self._jobs[len(self._begun) : place + self._most]:
+                self._begun.append(_pool(os.getpid()).submit(job))
+        return self._begun[place].result()
+
+    def results(self) -> Iterator[Result]:
+        return map(self.result, range(len(self)))
+
+    def stop(self) -> None:
+        """Begin nothing more: nobody takes the results."""
+        for begun in self._begun:
+            begun.cancel()
 
 
 def parallel(work: Callable[[Task], Result], items: Iterable[Task]) -> list[Result]:
