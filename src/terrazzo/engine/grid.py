@@ -16,8 +16,8 @@ from terrazzo.format.domain import Dim
 from terrazzo.format.orders import Layout
 from terrazzo.format.schema import Schema
 
-_BLOCK = 1 << 14
-_BLOCKS_PER_JOB = 64
+_BLOCK = 1 << 13  # 64 KiB: what is larger than 128 KiB the allocator takes from the system anew each time
+_BLOCKS_PER_JOB = 128
 _U64 = np.uint64
 _Edges = tuple[int, int]
 
