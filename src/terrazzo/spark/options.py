@@ -10,7 +10,7 @@ from terrazzo.engine.plan import parse_size
 from terrazzo.errors import InvalidRequestError
 from terrazzo.storage import Store, open_store
 
-_PLACE = {"path", "key"}
+_PLACE = {"path", "key", "location"}  # Spark's catalogue adds a location of its own to a table's options
 READ = _PLACE | {"at", "since", "columns", "where", "partitions", "partition_size"}
 WRITE = _PLACE | {
     "dims", "filters", "capacity", "order", "tile_order", "allows_duplicates", "dense", "fragment_size",
@@ -36,7 +36,7 @@ class Options:
         plain = {str(name).lower(): str(value) for name, value in dict(given).items()}
         for name in plain:
             if name not in known and not any(name.startswith(family) for family in _FAMILIES):
-                listed = ", ".join(sorted(known - {"checkpointlocation", "queryname"}))
+                listed = ", ".join(sorted(known - {"checkpointlocation", "queryname", "location"}))
                 raise InvalidRequestError(
                     f"there is no option {name!r}; there are {listed}, and region.<dim>, domain.<dim>, tile.<dim>, "
                     f"filters.<column>, storage.<name>"

@@ -1,0 +1,305 @@
+"""INSERT, DELETE, UPDATE and MERGE: Spark's meaning of each, one commit."""
+
+from typing import Any
+
+from pyspark.sql import functions as F  # noqa: N812
+from sqlglot import exp
+
+from terrazzo.engine.basis import Basis, committed
+from terrazzo.errors import InvalidRequestError
+from terrazzo.format.datatypes import Datatype
+from terrazzo.format.schema import Schema
+from terrazzo.spark.casting import analysing, column, fitted
+from terrazzo.spark.conditions import Pushed, Translator, conjuncts, field_named, is_value, value_of
+from terrazzo.spark.demand import demand, owned_by
+from terrazzo.spark.frames import frame_of
+from terrazzo.spark.merging import Merge
+from terrazzo.spark.outcome import ACTION, DELETE, KEEP, SOURCES, UPDATE, MergeResult, apply_outcome
+from terrazzo.spark.queries import is_utc, query, run
+from terrazzo.spark.references import Statement, parsed
+from terrazzo.spark.rewriting import update_by_rewriting
+from terrazzo.spark.types import struct_of
+
+_NEW, _HIT = "__terrazzo_new", "__terrazzo_hit"
+
+
+def sql_of(node: Any) -> str:
+    return str(node.sql("spark"))
+
+
+def with_clause(node: Any) -> str:
+    """The WITH in front of a statement."""
+    found = node.args.get("with_") or node.args.get("with")
+    return f"{sql_of(found)} " if found is not None else ""
+
+
+# -- INSERT --------------------------------------------------------------------------------------------
+
+
+def insert(statement: Statement, node: Any) -> Any:
+    for part in ("partition", "where", "exists", "conflict", "returning"):
+        if node.args.get(part):
+            raise InvalidRequestError(
+                f"INSERT with {part.upper()} is not understood for arrays; write a plain INSERT"
+            )
+    table = node.this.this if isinstance(node.this, exp.Schema) else node.this
+    array = statement.found[table.name].open(statement.spark)
+    array.array.latest()
+    schema = array.schema
+    rows = query(statement, with_clause(node) + sql_of(node.expression))
+    listed = [each.name for each in node.this.expressions] if isinstance(node.this, exp.Schema) else None
+    frame = _placed(rows, listed, schema, by_name=bool(node.args.get("by_name")))
+    written = array.write(frame, overwrite=bool(node.args.get("overwrite")))
+    return counts(statement.spark, affected=written.n_cells, inserted=written.n_cells)
+
+
+def _placed(rows: Any, listed: list[str] | None, schema: Schema, *, by_name: bool) -> Any:
+    """The rows as columns of the array: by position, as SQL has it, or by name."""
+    names = rows.columns if by_name else listed if listed is not None else [f.name for f in schema.fields]
+    if len(names) != len(rows.columns):
+        raise InvalidRequestError(
+            f"INSERT: the query has {len(rows.columns)} columns, and {len(names)} are to be filled: {', '.join(names)}"
+        )
+    found: dict[str, str] = {}
+    for place, name in enumerate(names):
+        each = field_named(name, schema) or schema.field(name)
+        if each.name in found:
+            raise InvalidRequestError(f"INSERT: the column {name!r} is named twice")
+        found[each.name] = f"{_NEW}{place}"
+    rows = rows.toDF(*(f"{_NEW}{place}" for place in range(len(names))))
+    values = {}
+    for each in schema.fields:
+        if each.name in found:
+            values[each.name] = column(found[each.name])
+        elif each.nullable:
+            values[each.name] = F.lit(None)
+        else:
+            raise InvalidRequestError(f"INSERT: there is no value for {each.name!r}, which is not nullable")
+    made = fitted(rows, values, schema, "INSERT")
+    return rows.select(*(each.alias(name) for name, each in made.items()))
+
+
+# -- DELETE and UPDATE ---------------------------------------------------------------------------------
+
+
+def _target(statement: Statement, node: Any) -> tuple[Any, str, Pushed]:
+    """The array, what it is called, and what of the condition the engine can test."""
+    array = statement.found[node.this.name].open(statement.spark)
+    array.array.latest()
+    alias = node.this.alias or node.this.name
+    where = node.args.get("where")
+    if where is None:
+        return array, alias, Pushed(None, exact=True)
+    translator = Translator(array.schema, owned_by(alias, array.schema), is_utc(statement.spark))
+    return array, alias, translator.translate(where.this)
+
+
+def delete(statement: Statement, node: Any) -> Any:
+    array, alias, pushed = _target(statement, node)
+    if array.schema.dense:
+        raise InvalidRequestError(
+            "a dense array has a value in every cell: set its cells with UPDATE instead of deleting them"
+        )
+    if pushed.exact:
+        where = pushed.text or "TRUE"
+        n = array.count(where)
+        if n:
+            array.delete(where)
+    else:
+        n = _by_spark(statement, node, array, alias, pushed, {}).deleted
+    return counts(statement.spark, affected=n, deleted=n)
+
+
+def update(statement: Statement, node: Any) -> Any:
+    array, alias, pushed = _target(statement, node)
+    if node.args.get("from_") or node.args.get("from"):
+        raise InvalidRequestError(
+            "UPDATE … FROM is not understood; write MERGE INTO … WHEN MATCHED THEN UPDATE"
+        )
+    given = {}
+    for each in node.expressions:
+        target = each.this
+        found = field_named(target.name, array.schema) or array.schema.field(target.name)
+        if any(dim.name == found.name for dim in array.schema.dims):
+            raise InvalidRequestError(
+                f"{found.name!r} is a dimension: the place of a cell cannot be updated; delete and insert"
+            )
+        given[found.name] = each.expression
+    constants = {name: _constant(value, array.schema.attr(name)) for name, value in given.items()}
+    subqueries = any(value.find(exp.Query) for value in given.values())
+    if pushed.exact and all(is_value(value) for value in constants.values()):
+        n = array.count(pushed.text)
+        if n:
+            array.update(constants, pushed.text)
+    elif pushed.exact and not subqueries:
+        values = {name: F.expr(_unqualified(value, alias)) for name, value in given.items()}
+        n = update_by_rewriting(statement.spark, array.array, values, pushed.text)
+    else:
+        n = _by_spark(statement, node, array, alias, pushed, given).updated
+    return counts(statement.spark, affected=n, updated=n)
+
+
+def _constant(node: Any, attr: Any) -> Any:
+    """The value of a literal, if the engine takes it for the attribute as Spark does."""
+    value = value_of(node)
+    datatype = attr.datatype
+    if attr.cell_val_num != 1 and not (attr.is_var and datatype.is_text):
+        return value_of(exp.Placeholder())
+    match value:
+        case bool():
+            fits = datatype is Datatype.BOOL
+        case int():
+            fits = (datatype.is_integer or datatype.is_float) and attr.enum is None
+        case str():
+            fits = datatype.is_text or attr.enum is not None
+        case None:
+            fits = attr.nullable
+        case _:
+            fits = datatype.is_float and is_value(value) and not hasattr(value, "year") and attr.enum is None
+            value = float(value) if fits else value
+    return value if fits else value_of(exp.Placeholder())
+
+
+def _unqualified(node: Any, alias: str) -> str:
+    """The expression with bare names: it is evaluated over the cells alone."""
+    node = node.copy()
+    for each in list(node.find_all(exp.Column)):
+        if each.table.casefold() == alias.casefold():
+            each.set("table", None)
+    return sql_of(node)
+
+
+def _by_spark(
+    statement: Statement, node: Any, array: Any, alias: str, pushed: Pushed, given: dict[str, Any]
+) -> MergeResult:
+    """A change of the cells that Spark selects, whatever the condition."""
+    spark = statement.spark
+    ledger = committed(array.array.view.store)
+    basis = Basis.of(array.array.latest(), ledger)
+    schema = basis.view.schema
+    fields, everything = [field.name for field in schema.fields], bool(given) or schema.allows_duplicates
+    where = node.args.get("where")
+    hit = sql_of(where.this) if where is not None else "TRUE"
+    name = node.this.name
+    new = [
+        f", CASE WHEN {hit} THEN {sql_of(value)} END AS {_NEW}{j}" for j, value in enumerate(given.values())
+    ]
+    dims = [dim.name for dim in schema.dims]
+    shown = [f"{_tick(alias)}.{_tick(each)}" for each in (fields if everything else dims)]
+    text = f"SELECT {', '.join(shown)}{''.join(new)}, COALESCE({hit}, FALSE) AS {_HIT} FROM {name} AS {_tick(alias)}"
+    if not schema.allows_duplicates:
+        text += f" WHERE {hit}"
+    text = with_clause(node) + text
+    wanted = demand(parsed(text), name, schema, utc=is_utc(spark))
+    others = {key: value for key, value in statement.found.items() if key != name and key in text}
+    frames = {
+        key: frame_of(spark, statement.view(value), each.columns, each.where)
+        for key, value in others.items()
+        if (each := demand(parsed(text), key, statement.view(value).schema, utc=is_utc(spark)))
+    }
+    where_text = None if schema.allows_duplicates else pushed.text
+    frames[name] = frame_of(spark, basis.view, wanted.columns, where_text)
+    rows = run(spark, text, frames)
+    values = {each: column(f"{_NEW}{j}") for j, each in enumerate(given)}
+    made = fitted(rows, values, schema, "UPDATE") if values else {}
+    types = {each.name: each.dataType for each in struct_of(schema, fields)}
+    absent = (
+        {} if everything else {each: F.lit(None).cast(types[each]) for each in fields if each not in dims}
+    )
+    with analysing("sql"):
+        outcome = rows.select(
+            *(
+                F.when(column(_HIT), made[each]).otherwise(column(each)).alias(each)
+                if each in made
+                else absent.get(each, column(each)).alias(each)
+                for each in fields
+            ),
+            F.when(column(_HIT), F.lit(UPDATE if given else DELETE)).otherwise(F.lit(KEEP)).alias(ACTION),
+            F.lit(1).alias(SOURCES),
+        )
+    return apply_outcome(spark, basis, outcome)
+
+
+def _tick(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+# -- MERGE ---------------------------------------------------------------------------------------------
+
+
+def merge(statement: Statement, node: Any) -> Any:
+    array = statement.found[node.this.name].open(statement.spark)
+    array.array.latest()
+    target = node.this.alias or node.this.name
+    using = node.args["using"]
+    source = using.alias or getattr(using, "name", "") or "source"
+    rows = query(statement, f"{with_clause(node)}SELECT * FROM {sql_of(using)}")
+    on = _coordinates(node.args["on"], array.schema, target)
+    made = Merge(array, rows, on, (target, source))
+    whens = node.args["whens"].expressions if node.args.get("whens") else node.expressions
+    for when in whens:
+        made = _clause(made, when, array.schema)
+    done = made.execute()
+    return counts(
+        statement.spark, affected=done.inserted + done.updated + done.deleted, updated=done.updated,
+        deleted=done.deleted, inserted=done.inserted,
+    )  # fmt: skip
+
+
+def _coordinates(on: Any, schema: Schema, target: str) -> dict[str, Any]:
+    """What gives each dimension, out of `t.x = s.a AND t.y = s.b`."""
+    found: dict[str, Any] = {}
+    dims = {dim.name.casefold(): dim.name for dim in schema.dims}
+    for each in conjuncts(on):
+        sides = [each.this, each.expression] if isinstance(each, exp.EQ) else []
+        own = [
+            side for side in sides
+            if isinstance(side, exp.Column) and side.table.casefold() == target.casefold()
+            and side.name.casefold() in dims
+        ]  # fmt: skip
+        if len(own) != 1 or dims[own[0].name.casefold()] in found:
+            wanted = " AND ".join(f"{target}.{dim.name} = …" for dim in schema.dims)
+            raise InvalidRequestError(
+                f"MERGE … ON {sql_of(each)!r}: cells are found by their coordinates; write ON {wanted}, and other "
+                f"conditions behind WHEN MATCHED AND"
+            )
+        other = sides[1] if own[0] is sides[0] else sides[0]
+        found[dims[own[0].name.casefold()]] = sql_of(other)
+    if lacking := [dim.name for dim in schema.dims if dim.name not in found]:
+        raise InvalidRequestError(f"MERGE … ON lacks the dimensions {', '.join(map(repr, lacking))}")
+    return found
+
+
+def _clause(made: Merge, when: Any, schema: Schema) -> Merge:
+    condition = None if when.args.get("condition") is None else sql_of(when.args["condition"])
+    then, by_source = when.args["then"], bool(when.args.get("source"))
+    matched = bool(when.args.get("matched"))
+    if isinstance(then, exp.Var) and then.name.upper() == "DELETE":
+        return (
+            made.when_matched_delete(condition)
+            if matched
+            else made.when_not_matched_by_source_delete(condition)
+        )
+    if isinstance(then, exp.Update):
+        if any(isinstance(each, exp.Star) for each in then.expressions):
+            held = {name.casefold() for name in made.source.columns}
+            if lacking := [attr.name for attr in schema.attrs if attr.name.casefold() not in held]:
+                raise InvalidRequestError(f"UPDATE SET *: the source lacks {', '.join(map(repr, lacking))}")
+            return made.when_matched_update(None, condition)
+        values = {each.this.name: sql_of(each.expression) for each in then.expressions}
+        if matched:
+            return made.when_matched_update(values, condition)
+        return made.when_not_matched_by_source_update(values, condition)
+    if isinstance(then, exp.Insert) and not matched and not by_source:
+        if isinstance(then.this, exp.Star) or then.this is None:
+            return made.when_not_matched_insert(None, condition)
+        names = [each.name for each in then.this.expressions]
+        values = dict(zip(names, map(sql_of, then.expression.expressions), strict=True))
+        return made.when_not_matched_insert(values, condition)
+    raise InvalidRequestError(f"MERGE: {sql_of(when)!r} is not understood")
+
+
+def counts(spark: Any, **numbers: int) -> Any:
+    """One row of counts, under the names that Delta gives them."""
+    names = [f"num_{what}_rows" for what in numbers]
+    return spark.createDataFrame([tuple(numbers.values())], ", ".join(f"{name} bigint" for name in names))
