@@ -9,18 +9,18 @@ from terrazzo.engine.basis import Basis, committed
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.schema import Schema
-from terrazzo.spark.casting import analysing, column, fitted
+from terrazzo.spark.casting import column, fitted, quoted
 from terrazzo.spark.conditions import Pushed, Translator, conjuncts, field_named, is_value, value_of
 from terrazzo.spark.demand import demand, owned_by
 from terrazzo.spark.frames import frame_of
 from terrazzo.spark.merging import Merge
 from terrazzo.spark.outcome import ACTION, DELETE, KEEP, SOURCES, UPDATE, MergeResult, apply_outcome
-from terrazzo.spark.queries import is_utc, query, run
+from terrazzo.spark.queries import demands, is_utc, query, run
 from terrazzo.spark.references import Statement, parsed
 from terrazzo.spark.rewriting import update_by_rewriting
 from terrazzo.spark.types import struct_of
 
-_NEW, _HIT = "__terrazzo_new", "__terrazzo_hit"
+_NEW = "__terrazzo_new"
 
 
 def sql_of(node: Any) -> str:
@@ -177,51 +177,44 @@ def _by_spark(
     ledger = committed(array.array.view.store)
     basis = Basis.of(array.array.latest(), ledger)
     schema = basis.view.schema
-    fields, everything = [field.name for field in schema.fields], bool(given) or schema.allows_duplicates
+    name, alias = node.this.name, quoted(alias)
+    fields, dims = [field.name for field in schema.fields], [dim.name for dim in schema.dims]
+    whole = bool(given) or schema.allows_duplicates
+    new = [f"{sql_of(value)} AS {_NEW}{place}" for place, value in enumerate(given.values())]
+    shown = [f"{alias}.{quoted(each)}" for each in (fields if whole else dims)] + new
     where = node.args.get("where")
-    hit = sql_of(where.this) if where is not None else "TRUE"
-    name = node.this.name
-    new = [
-        f", CASE WHEN {hit} THEN {sql_of(value)} END AS {_NEW}{j}" for j, value in enumerate(given.values())
-    ]
-    dims = [dim.name for dim in schema.dims]
-    shown = [f"{_tick(alias)}.{_tick(each)}" for each in (fields if everything else dims)]
-    text = f"SELECT {', '.join(shown)}{''.join(new)}, COALESCE({hit}, FALSE) AS {_HIT} FROM {name} AS {_tick(alias)}"
-    if not schema.allows_duplicates:
-        text += f" WHERE {hit}"
-    text = with_clause(node) + text
-    wanted = demand(parsed(text), name, schema, utc=is_utc(spark))
-    others = {key: value for key, value in statement.found.items() if key != name and key in text}
+    hit = "" if where is None else f" WHERE {sql_of(where.this)}"
+    text = f"{with_clause(node)}SELECT {', '.join(shown)} FROM {name} AS {alias}{hit}"  # noqa: S608
     frames = {
-        key: frame_of(spark, statement.view(value), each.columns, each.where)
-        for key, value in others.items()
-        if (each := demand(parsed(text), key, statement.view(value).schema, utc=is_utc(spark)))
+        key: frame_of(spark, statement.view(reference), each.columns, each.where)
+        for key, (reference, each) in demands(statement, text).items()
+        if key != name
     }
-    where_text = None if schema.allows_duplicates else pushed.text
-    frames[name] = frame_of(spark, basis.view, wanted.columns, where_text)
-    rows = run(spark, text, frames)
-    values = {each: column(f"{_NEW}{j}") for j, each in enumerate(given)}
-    made = fitted(rows, values, schema, "UPDATE") if values else {}
-    types = {each.name: each.dataType for each in struct_of(schema, fields)}
-    absent = (
-        {} if everything else {each: F.lit(None).cast(types[each]) for each in fields if each not in dims}
+    wanted = demand(parsed(text), name, schema, utc=is_utc(spark))
+    frames[name] = frame_of(spark, basis.view, wanted.columns, pushed.text)
+    hits = run(spark, text, frames)
+    made = fitted(
+        hits, {each: column(f"{_NEW}{place}") for place, each in enumerate(given)}, schema, "UPDATE"
     )
-    with analysing("sql"):
-        outcome = rows.select(
-            *(
-                F.when(column(_HIT), made[each]).otherwise(column(each)).alias(each)
-                if each in made
-                else absent.get(each, column(each)).alias(each)
-                for each in fields
-            ),
-            F.when(column(_HIT), F.lit(UPDATE if given else DELETE)).otherwise(F.lit(KEEP)).alias(ACTION),
-            F.lit(1).alias(SOURCES),
+    types = {each.name: each.dataType for each in struct_of(schema, fields)}
+    outcome = hits.select(
+        *(
+            (made[each] if each in made else column(each) if whole or each in dims else F.lit(None).cast(types[each]))
+            .alias(each)
+            for each in fields
+        ),
+        F.lit(UPDATE if given else DELETE).alias(ACTION),
+    )  # fmt: skip
+    if schema.allows_duplicates:
+        # Cells beside those that were hit, at the same places: they are deleted with them and written again.
+        cells = hits.select(*map(column, fields))
+        near = frame_of(spark, basis.view).join(
+            cells.select(*map(column, dims)).distinct(), dims, "left_semi"
         )
+        kept = near.select(*map(column, fields)).exceptAll(cells)
+        outcome = outcome.unionByName(kept.withColumn(ACTION, F.lit(KEEP)))
+    outcome = outcome.withColumn(SOURCES, F.lit(1))
     return apply_outcome(spark, basis, outcome)
-
-
-def _tick(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 # -- MERGE ---------------------------------------------------------------------------------------------
@@ -233,7 +226,7 @@ def merge(statement: Statement, node: Any) -> Any:
     target = node.this.alias or node.this.name
     using = node.args["using"]
     source = using.alias or getattr(using, "name", "") or "source"
-    rows = query(statement, f"{with_clause(node)}SELECT * FROM {sql_of(using)}")
+    rows = query(statement, f"{with_clause(node)}SELECT * FROM {sql_of(using)}")  # noqa: S608
     on = _coordinates(node.args["on"], array.schema, target)
     made = Merge(array, rows, on, (target, source))
     whens = node.args["whens"].expressions if node.args.get("whens") else node.expressions

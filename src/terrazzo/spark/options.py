@@ -10,7 +10,11 @@ from terrazzo.engine.plan import parse_size
 from terrazzo.errors import InvalidRequestError
 from terrazzo.storage import Store, open_store
 
-_PLACE = {"path", "key", "location"}  # Spark's catalogue adds a location of its own to a table's options
+# What Spark's catalogue adds to the options of a table by itself.
+_CATALOGUE = {
+    "location", "owner", "provider", "external", "is_managed_location", "comment", "collation", "table_type",
+}  # fmt: skip
+_PLACE = {"path", "key"} | _CATALOGUE
 READ = _PLACE | {"at", "since", "columns", "where", "partitions", "partition_size"}
 WRITE = _PLACE | {
     "dims", "filters", "capacity", "order", "tile_order", "allows_duplicates", "dense", "fragment_size",
@@ -36,7 +40,7 @@ class Options:
         plain = {str(name).lower(): str(value) for name, value in dict(given).items()}
         for name in plain:
             if name not in known and not any(name.startswith(family) for family in _FAMILIES):
-                listed = ", ".join(sorted(known - {"checkpointlocation", "queryname", "location"}))
+                listed = ", ".join(sorted(known - _CATALOGUE - {"checkpointlocation", "queryname"}))
                 raise InvalidRequestError(
                     f"there is no option {name!r}; there are {listed}, and region.<dim>, domain.<dim>, tile.<dim>, "
                     f"filters.<column>, storage.<name>"

@@ -18,7 +18,11 @@ from terrazzo.spark.options import READ, Options
 
 PREFIX = "__terrazzo_"
 _TRAVEL = {"TIMESTAMP", "VERSION", "SYSTEM_TIME", "SYSTEM_VERSION"}
-_STORED = re.compile(r"\[?\s*([^=\[\]]+)=(.*?)(?=,\s*[\w.]+=|\]?$)")
+# Statements that sqlglot takes for a word and a text: it finds the names in them once the word is out of the way.
+_UPKEEP = re.compile(r"\s*(OPTIMIZE|VACUUM|RESTORE|DESCRIBE|DESC)\b", re.IGNORECASE)
+_KNOWN = re.compile(
+    r"[\s(]*(SELECT|WITH|FROM|VALUES|TABLE|INSERT|DELETE|UPDATE|MERGE|CREATE)\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,8 @@ class Statement:
             spelled = ".".join(quoted(part.name) for part in parts)
             if spelled not in known:
                 known[spelled] = catalogued(self.spark, spelled)
-            if known[spelled] is not None:
-                spans.append((parts[0].meta["start"], parts[-1].meta["end"], table, known[spelled]))
+            if (options := known[spelled]) is not None:
+                spans.append((parts[0].meta["start"], parts[-1].meta["end"], table, options))
         tokens = tokenized(self.text)
         for start, end, table, options in sorted(spans, key=lambda span: -span[0]):
             after = next((place for place, token in enumerate(tokens) if token.start > end), len(tokens))
@@ -136,6 +140,9 @@ class Statement:
 
 
 def tokenized(text: str) -> list[Any]:
+    word = _UPKEEP.match(text)
+    if word is not None:
+        text = " " * word.end() + text[word.end() :]
     try:
         return list(sqlglot.tokenize(text, dialect="spark"))
     except sqlglot.errors.SqlglotError:
@@ -143,6 +150,8 @@ def tokenized(text: str) -> list[Any]:
 
 
 def parsed(text: str) -> Any:
+    if _KNOWN.match(text) is None:
+        return None
     try:
         found = sqlglot.parse(text, dialect="spark", error_level=sqlglot.ErrorLevel.RAISE)
     except (sqlglot.errors.SqlglotError, RecursionError):

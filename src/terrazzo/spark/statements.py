@@ -14,6 +14,7 @@ from terrazzo.spark.references import Statement
 from terrazzo.spark.upkeep import create_table, creates_array, maintain
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+((?:EXTENDED|FORMATTED|CODEGEN|COST)\s+)?(?=\S)", re.IGNORECASE)
+_QUERY = re.compile(r"[\s(]*(SELECT|WITH|FROM|VALUES|TABLE)\b", re.IGNORECASE)
 _CHANGES = {exp.Insert: insert, exp.Delete: delete, exp.Update: update, exp.Merge: merge}
 
 
@@ -50,10 +51,10 @@ def _done(statement: Statement) -> Any:
     work = _CHANGES.get(type(tree))
     if work is not None and _target(tree) in statement.found:
         return work(statement, tree)
-    if tree is None or isinstance(tree, exp.Query) or work is not None:
+    if isinstance(tree, exp.Query) or work is not None or (tree is None and _QUERY.match(statement.text)):
         return query(statement, statement.text)  # also changes of Spark's own tables that read arrays
     raise InvalidRequestError(
-        f"{type(tree).__name__.upper()} is not understood for arrays; there are SELECT, INSERT, DELETE, UPDATE, MERGE, "
+        f"{statement.text.split()[0].upper()} is not understood here for arrays; there are SELECT, INSERT, DELETE, UPDATE, MERGE, "
         f"CREATE TABLE … USING tiledb, OPTIMIZE, VACUUM, DESCRIBE HISTORY and RESTORE"
     )
 

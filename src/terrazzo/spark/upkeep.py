@@ -41,7 +41,12 @@ _NUMBERS = {
     "steps": int,
     "amplification": float,
 }
-_WORDS = {"max_fragment_size": str, "memory": str, "since": instant_of, "until": instant_of}
+_WORDS: dict[str, Callable[[str], Any]] = {
+    "max_fragment_size": str,
+    "memory": str,
+    "since": instant_of,
+    "until": instant_of,
+}
 
 
 def maintain(statement: Statement) -> Any:
@@ -67,7 +72,7 @@ def _optimize(statement: Statement, array: Any, match: Any) -> Any:
         if name in _FLAGS:
             options[name] = parse_flag(value, name)
         elif name in _NUMBERS or name in _WORDS:
-            options[name] = (_NUMBERS.get(name) or _WORDS[name])(value)
+            options[name] = {**_NUMBERS, **_WORDS}[name](value)
         else:
             known = ", ".join(sorted(_FLAGS | set(_NUMBERS) | set(_WORDS)))
             raise InvalidRequestError(f"OPTIMIZE: there is no option {name!r}; there are {known}")
@@ -88,7 +93,7 @@ def _options(text: str) -> list[tuple[str, str]]:
 
 
 def _vacuum(statement: Statement, array: Any, match: Any) -> Any:
-    options = {"dry_run": bool(match["dry"])}
+    options: dict[str, Any] = {"dry_run": bool(match["dry"])}
     if match["n"] is not None:
         options["retain"] = f"{match['n']}{match['unit'][0].lower()}"
     return _told(statement.spark, array.vacuum(**options))
