@@ -14,7 +14,7 @@ from terrazzo.storage import Store, open_store
 _CATALOGUE = {
     "location", "owner", "provider", "external", "is_managed_location", "comment", "collation", "table_type",
 }  # fmt: skip
-_PLACE = {"path", "key"} | _CATALOGUE
+_PLACE = {"path", "uri", "key"} | _CATALOGUE
 READ = _PLACE | {"at", "since", "columns", "where", "partitions", "partition_size"}
 WRITE = _PLACE | {
     "dims", "filters", "capacity", "order", "tile_order", "allows_duplicates", "dense", "fragment_size",
@@ -38,6 +38,10 @@ class Options:
     @classmethod
     def of(cls, given: Mapping[str, Any], known: set[str]) -> "Options":
         plain = {str(name).lower(): str(value) for name, value in dict(given).items()}
+        # A table of the catalogue brings its options twice, once with a prefix.
+        plain = {n.removeprefix("option."): v for n, v in plain.items()} | {
+            n: v for n, v in plain.items() if not n.startswith("option.")
+        }
         for name in plain:
             if name not in known and not any(name.startswith(family) for family in _FAMILIES):
                 listed = ", ".join(sorted(known - _CATALOGUE - {"checkpointlocation", "queryname"}))
@@ -68,9 +72,12 @@ class Options:
 
     @property
     def uri(self) -> str:
-        path = self.get("path")
+        # Spark keeps the path of a table to itself when it reads the table: such a one has the option uri besides.
+        path = self.get("uri") or self.get("path") or self.get("location")
         if not path:
-            raise InvalidRequestError("say which array: .load(uri), .save(uri) or .option('path', uri)")
+            raise InvalidRequestError(
+                "say which array: .load(uri), .save(uri) or .option('path', uri); CREATE TABLE wants OPTIONS (uri '…')"
+            )
         return path.removeprefix("file:") if path.startswith("file:/") and "://" not in path else path
 
     @property

@@ -18,6 +18,8 @@ from terrazzo.spark.options import READ, Options
 
 PREFIX = "__terrazzo_"
 _TRAVEL = {"TIMESTAMP", "VERSION", "SYSTEM_TIME", "SYSTEM_VERSION"}
+_PART = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
+_STORED = re.compile(r"([\w.]+)=(.*?)(?:, (?=[\w.]+=)|$)")
 # Statements that sqlglot takes for a word and a text: it finds the names in them once the word is out of the way.
 _UPKEEP = re.compile(r"\s*(OPTIMIZE|VACUUM|RESTORE|DESCRIBE|DESC)\b", re.IGNORECASE)
 _KNOWN = re.compile(
@@ -187,17 +189,20 @@ def instant_of(text: str) -> int | str:
 
 
 def catalogued(spark: Any, name: str) -> Options | None:
-    """The options of a table of the catalogue, if it is an array."""
+    """The options of a table of the catalogue, if it is an array. Of what Spark tells about tables, only this says."""
+    *space, table = [part.replace("``", "`") for part in _PART.findall(name)]
+    within = f"IN {'.'.join(quoted(part.strip('`')) for part in space)} " if space else ""
+    pattern = table.strip("`").replace("\\", "\\\\").replace("'", "\\'")
     try:
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+        rows = spark.sql(f"SHOW TABLE EXTENDED {within}LIKE '{pattern}'").collect()
     except PySparkException:
         return None
-    told = {row[0]: row[1] for row in rows}
-    if str(told.get("Provider", "")).lower() != "tiledb":
+    named = [row for row in rows if row["tableName"].casefold() == table.strip("`").casefold()]
+    if not named or any(row["isTemporary"] for row in named):
         return None
-    stored = {}
-    for piece in re.findall(r"([\w.]+)=([^,\]]*)", told.get("Storage Properties") or ""):
-        stored[piece[0]] = piece[1]
-    if "path" not in stored and told.get("Location"):
-        stored["path"] = told["Location"]
-    return Options.of({k: v for k, v in stored.items() if k in READ or k.startswith("storage.")}, READ)
+    told = dict(line.split(": ", 1) for line in named[0]["information"].splitlines() if ": " in line)
+    if told.get("Provider", "").lower() != "tiledb":
+        return None
+    stored = dict(_STORED.findall(told.get("Storage Properties", "").strip("[]")))
+    kept = {k: v for k, v in stored.items() if k in {"uri", "key"} or k.startswith("storage.")}
+    return Options.of({"location": told.get("Location", ""), **kept}, READ)

@@ -72,7 +72,7 @@ def _optimize(statement: Statement, array: Any, match: Any) -> Any:
         if name in _FLAGS:
             options[name] = parse_flag(value, name)
         elif name in _NUMBERS or name in _WORDS:
-            options[name] = {**_NUMBERS, **_WORDS}[name](value)
+            options[name] = (_NUMBERS | _WORDS)[name](value)
         else:
             known = ", ".join(sorted(_FLAGS | set(_NUMBERS) | set(_WORDS)))
             raise InvalidRequestError(f"OPTIMIZE: there is no option {name!r}; there are {known}")
@@ -143,13 +143,13 @@ def create_table(statement: Statement, tree: Any) -> Any:
     path = (
         reference.uri
         if reference is not None
-        else given.get("path") or (where.name if where is not None else None)
+        else given.get("uri") or given.get("path") or (where.name if where is not None else None)
     )
     if path is None:
         raise InvalidRequestError(
             "CREATE TABLE … USING tiledb: say where, with OPTIONS (path '…') or LOCATION '…'"
         )
-    options = Options.of({**given, "path": path}, WRITE)
+    options = Options.of({**given, "uri": path}, WRITE)
     key = options.get("key") or statement.key
     storage = options.storage or statement.storage_options
     there = exists(options.uri, storage_options=storage)
@@ -206,7 +206,7 @@ def _enter(statement: Statement, tree: Any, table: Any, options: Options) -> Non
     """The table as Spark's catalogue keeps it: a name for a place."""
     name = ".".join(quoted(part.name) for part in table.parts)
     unless = "IF NOT EXISTS " if tree.args.get("exists") else ""
-    kept = {"path": options.uri, **{f"storage.{k}": v for k, v in (options.storage or {}).items()}}
+    kept = {"path": options.uri, "uri": options.uri, **{f"storage.{k}": v for k, v in (options.storage or {}).items()}}
     told = ", ".join(f"'{k}' '{v}'" for k, v in kept.items())
     with analysing("CREATE TABLE"):
         statement.spark.sql(f"CREATE TABLE {unless}{name} USING tiledb OPTIONS ({told})")
