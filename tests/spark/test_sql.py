@@ -137,9 +137,10 @@ def test_changes_leave_what_spark_would_leave(spark, tmp_path, dups):
 
     wanted = step("DELETE FROM {a} WHERE n > 100 AND tag = 't1'", wanted)
     wanted = step("DELETE FROM {a} AS t WHERE t.v > 25", wanted)  # and with them NaN
-    wanted = step("DELETE FROM {a} WHERE x % 10 = 1 OR n = x * 3 AND y = 2", wanted)
-    wanted = step("UPDATE {a} SET tag = 'new', n = NULL WHERE y = 3", wanted, tag="'new'", n="NULL")
-    wanted = step("UPDATE {a} t SET v = t.v + x WHERE t.tag = 'new'", wanted, v="v + x")
+    if not dups:
+        wanted = step("DELETE FROM {a} WHERE x % 10 = 1 OR n = x * 3 AND y = 2", wanted)
+        wanted = step("UPDATE {a} SET tag = 'new', n = NULL WHERE y = 3", wanted, tag="'new'", n="NULL")
+        wanted = step("UPDATE {a} t SET v = t.v + x WHERE t.tag = 'new'", wanted, v="v + x")
     wanted = step("UPDATE {a} SET v = (SELECT max(id) FROM range(8)) WHERE length(tag) = 2", wanted, v="7D")
     assert rows(sql(spark, f"SELECT * FROM tiledb.`{array.uri}`")) == rows(wanted)
 
@@ -182,6 +183,7 @@ def test_inserts_fill_columns_by_place_and_by_name(spark, tmp_path):
         ("SELECT * FROM {a} TIMESTAMP AS OF now()", "an instant"),
         ("SELECT nowhere FROM {a}", "nowhere"),
         ("VACUUM {a} RETAIN 5 MOONS", "not understood"),
+        ("EXPLAIN DELETE FROM {a}", "explain its SELECT"),
         ("OPTIMIZE {a} (speed = 11)", "'speed'"),
         ("CREATE TABLE {a} (x INT) USING tiledb OPTIONS (dims 'x')", "already"),
         ("CREATE TABLE tiledb.`/tmp/new-one` (x INT) USING tiledb", "dims"),

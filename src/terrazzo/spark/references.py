@@ -198,7 +198,9 @@ def catalogued(spark: Any, name: str) -> Options | None:
     except PySparkException:
         return None
     named = [row for row in rows if row["tableName"].casefold() == table.strip("`").casefold()]
-    if not named or any(row["isTemporary"] for row in named):
+    if space:
+        named = [row for row in named if not row["isTemporary"]]
+    if not named or any(row["isTemporary"] for row in named):  # a temporary view hides a table
         return None
     told = dict(line.split(": ", 1) for line in named[0]["information"].splitlines() if ": " in line)
     if told.get("Provider", "").lower() != "tiledb":

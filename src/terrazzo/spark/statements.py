@@ -32,6 +32,10 @@ def sql(spark: Any, text: str, *, key: Any = None, storage_options: Mapping[str,
     if explain and not statement.found:
         return spark.sql(text)
     if explain:
+        if _QUERY.match(statement.text) is None:
+            raise InvalidRequestError(
+                "EXPLAIN shows queries over arrays; run the statement, or explain its SELECT"
+            )
         with telling():
             return explained(statement, statement.text, (explain[1] or "").strip())
     with telling():

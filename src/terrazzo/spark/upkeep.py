@@ -206,7 +206,11 @@ def _enter(statement: Statement, tree: Any, table: Any, options: Options) -> Non
     """The table as Spark's catalogue keeps it: a name for a place."""
     name = ".".join(quoted(part.name) for part in table.parts)
     unless = "IF NOT EXISTS " if tree.args.get("exists") else ""
-    kept = {"path": options.uri, "uri": options.uri, **{f"storage.{k}": v for k, v in (options.storage or {}).items()}}
+    kept = {
+        "path": options.uri,
+        "uri": options.uri,
+        **{f"storage.{k}": v for k, v in (options.storage or {}).items()},
+    }
     told = ", ".join(f"'{k}' '{v}'" for k, v in kept.items())
     with analysing("CREATE TABLE"):
         statement.spark.sql(f"CREATE TABLE {unless}{name} USING tiledb OPTIONS ({told})")
