@@ -40,6 +40,7 @@ DELETE_TIMESTAMPS_FILE = "dt.tdb"
 DELETE_CONDITIONS_FILE = "dci.tdb"
 
 MERGE_SUFFIX = "merge"  # unknown to libtiledb, which steps over it
+STREAM_SUFFIX = "stream"  # likewise: the last batch that a streaming query committed
 
 GROUP_VERSION = 2
 ENUMERATION_VERSION = 0
