@@ -134,6 +134,11 @@ def merge_key(name: TimestampedName) -> str:
     return f"{COMMIT_FOLDER}/{name}.{MERGE_SUFFIX}"
 
 
+def stream_key(uuid: str, version: int) -> str:
+    """`uuid` stands for a streaming query."""
+    return f"{COMMIT_FOLDER}/{TimestampedName(0, 0, uuid, version)}.{STREAM_SUFFIX}"
+
+
 def schema_key(name: str | TimestampedName) -> str:
     """`name` as fragments spell it: before format 10 there is one schema, at the root."""
     return SCHEMA_FILE if name == SCHEMA_FILE else f"{SCHEMA_FOLDER}/{name}"
