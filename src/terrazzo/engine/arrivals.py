@@ -36,11 +36,6 @@ class Mark:
     def knows(self, time_ms: int, name: str) -> bool:
         return time_ms <= self.settled or name in self.seen.get(time_ms, ())
 
-    @property
-    def latest(self) -> int:
-        """The last instant of which anything was seen."""
-        return max(self.settled, *self.seen) if self.seen else self.settled
-
     def to_json(self) -> dict[str, Any]:
         seen = {str(time): " ".join(sorted(names)) for time, names in sorted(self.seen.items())}
         return {"settled": self.settled, "seen": seen}

@@ -3,7 +3,7 @@
 The logic of marks is in `arrivals`; here it meets the store.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,9 +19,9 @@ from terrazzo.engine.plan import Request, ScanTask, plan_boxes, plan_scan
 from terrazzo.engine.predicate import Predicate
 from terrazzo.engine.region import Region
 from terrazzo.engine.select import union_box
+from terrazzo.engine.session import reaching
 from terrazzo.engine.snapshot import (
     Snapshot,
-    StoredCondition,
     Window,
     list_array,
     read_ledger,
@@ -29,7 +29,6 @@ from terrazzo.engine.snapshot import (
 )
 from terrazzo.engine.view import View
 from terrazzo.errors import ConflictError, InvalidRequestError
-from terrazzo.format.commits import UpdateCommit
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.keys import TimestampedName
 from terrazzo.storage.base import Store
@@ -39,13 +38,17 @@ Histogram = dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Picked(Window):
-    """Cells of some instants: those of (after, until] without a few, and a few more."""
+class Written(Window):
+    """Cells as they were written at some instants: those of (after, until] without a few, and a few more."""
 
     after: int = 0
     until: int = 0
     without: frozenset[int] = frozenset()
     also: frozenset[int] = frozenset()
+
+    @property
+    def as_written(self) -> bool:
+        return True
 
     def holds(self, times: Any) -> Any:
         mask = (times > np.uint64(self.after)) & (times <= np.uint64(self.until))
@@ -54,15 +57,6 @@ class Picked(Window):
         if self.also:
             mask |= np.isin(times, np.array(sorted(self.also), np.uint64))
         return mask
-
-
-@dataclass(frozen=True, slots=True)
-class Written(Picked):
-    """The same, with cells as they were written."""
-
-    @property
-    def as_written(self) -> bool:
-        return True
 
 
 class Glance:
@@ -135,7 +129,10 @@ class Glance:
 
 
 class Follower:
-    """Follows an array from mark to mark. What it learns of fragments it keeps: none of them ever changes."""
+    """Follows an array from mark to mark. What it learns of fragments it keeps: none of them ever changes.
+
+    Cells are delivered at once, and those that come late behind them. Changes wait until the lateness is over.
+    """
 
     def __init__(
         self, store: Store, cipher: Aes256Gcm | None, *, lateness_ms: int, changes: bool = False
@@ -163,6 +160,9 @@ class Follower:
             frozen_ms, glance = glance.now_ms, self.glance()
             glance.now_ms = frozen_ms if self._frozen else glance.now_ms
             sight = self._sight(glance, start, limits)
+        if self.changes:
+            # Values before and after are those of two instants, so nothing is told of an instant before it settles.
+            return advance(start, replace(sight, now_ms=sight.now_ms - self.lateness_ms), 0, limits)
         return advance(start, sight, self.lateness_ms, limits)
 
     def _sight(self, glance: Glance, start: Mark, limits: Limits) -> Sight:
@@ -205,14 +205,16 @@ class Follower:
         fragments = [f for short, f in {**superseded, **glance.written}.items() if short in found.names]
         fragments += [f for f in glance.consolidated if _touches(f, found)]
         window = Written(0, FOREVER, found.after, found.until, found.without, found.also)
-        return _showing(glance.view, window, fragments, ())
+        ordered = tuple(sorted(fragments, key=lambda fragment: fragment.order))
+        snapshot = replace(glance.view.snapshot, window=window, fragments=ordered, conditions=())
+        return glance.view.following(snapshot)
 
     def change_tasks(
         self, start: Mark, end: Mark, region: Region, where: Predicate | None, size: int
     ) -> list["ChangeTask"]:
         """What changed between two marks, a box of the domain each."""
         glance = self.glance()
-        before, after = _state(glance, start), _state(glance, end)
+        before, after = reaching(glance.view, start.settled), reaching(glance.view, end.settled)
         fragments = after.snapshot.fragments
         region = _narrowed(region, before, after, start)
         names = tuple(each.name for each in after.schema.fields)
@@ -221,13 +223,6 @@ class Follower:
             kept = {fragments[part.fragment].key for part in scan.parts}
             tasks.append(ChangeTask(_only(before, kept), _only(after, kept), scan.region, where))
         return tasks
-
-
-def _showing(
-    view: View, window: Window, fragments: Iterable[Fragment], conditions: tuple[StoredCondition, ...]
-) -> View:
-    ordered = tuple(sorted(fragments, key=lambda fragment: fragment.order))
-    return view.following(replace(view.snapshot, window=window, fragments=ordered, conditions=conditions))
 
 
 def _only(view: View, kept: set[str]) -> View:
@@ -262,19 +257,6 @@ def _touches(fragment: Fragment, found: Step) -> bool:
     name = fragment.name
     inside = found.after < name.end_ms and name.start_ms <= found.until
     return inside or any(name.start_ms <= time <= name.end_ms for time in found.also)
-
-
-def _state(glance: Glance, mark: Mark) -> View:
-    """The array as whoever has come to a mark knows it."""
-    snapshot = glance.view.snapshot
-    conditions = tuple(c for c in snapshot.conditions if mark.knows(c.time_ms, short_name(c.marker)))
-    fragments = [
-        f for f in snapshot.fragments if f.has_timestamps or mark.knows(f.name.end_ms, short_name(f.name))
-    ]
-    # What consolidation made of an update is stamped a millisecond behind it.
-    updated = {c.time_ms + 1 for c in conditions if isinstance(c.body, UpdateCommit) and c.time_ms < mark.latest}
-    window = Picked(0, mark.latest, 0, mark.settled, frozenset(), frozenset({*mark.seen, *updated}))
-    return _showing(glance.view, window, fragments, conditions)
 
 
 def _narrowed(region: Region, before: View, after: View, start: Mark) -> Region:

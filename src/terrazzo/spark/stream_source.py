@@ -28,8 +28,8 @@ from terrazzo.engine.view import View
 from terrazzo.spark.options import DEFAULT_PARTITION, Options
 from terrazzo.spark.types import arrow_schema_of, to_spark
 
-LATENESS = "1h"
-"""How far behind others a commit may be stamped and still be delivered, unless the option says otherwise."""
+LATENESS = {False: "1h", True: "10m"}
+"""How far behind others a commit may be stamped and still be delivered; changes are told so much later."""
 
 _BATCH_ROWS = 250_000
 
@@ -51,7 +51,7 @@ class ArrayStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.limits = Limits(options.number("maxcommitspertrigger"), options.number("maxcellspertrigger"))
         self.follower = Follower(
             options.store(), options.cipher(), changes=self.changes,
-            lateness_ms=parse_age(options.get("lateness") or LATENESS, "lateness"),
+            lateness_ms=parse_age(options.get("lateness") or LATENESS[self.changes], "lateness"),
         )  # fmt: skip
         self._plan(self.follower.glance().view)  # what is wrong with the options is told before the query starts
 
