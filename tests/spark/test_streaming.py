@@ -96,7 +96,10 @@ def test_limits_bound_a_batch_unless_spark_asks_for_all(tmp_path):
     array = made(tmp_path / "a")
     for i in range(4):
         array.write(cells(100 * i))
-    by_cells, by_commits = source(array.uri, maxCellsPerTrigger="25"), source(array.uri, maxCommitsPerTrigger="1")
+    by_cells, by_commits = (
+        source(array.uri, maxCellsPerTrigger="25"),
+        source(array.uri, maxCommitsPerTrigger="1"),
+    )
     start = by_cells.initialOffset()
 
     assert by_cells.getDefaultReadLimit() == ReadMaxRows(25)
@@ -145,7 +148,7 @@ def sink(array, *, overwrite=False):
 
 
 def folders(path):
-    return sorted(each.name for each in (path / "__fragments").iterdir())
+    return sorted(each.name for each in (path / "__fragments").glob("*"))
 
 
 def commits(path):
@@ -292,7 +295,11 @@ def test_the_change_feed_tells_values_before_and_after(spark, tmp_path):
     checkpoint = str(tmp_path / "checkpoint")
 
     def told():
-        writer = df.writeStream.format("parquet").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        writer = (
+            df.writeStream.format("parquet")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+        )
         writer.start(str(tmp_path / "out")).awaitTermination()
         return sorted(tuple(row)[:3] for row in spark.read.parquet(str(tmp_path / "out")).collect())
 

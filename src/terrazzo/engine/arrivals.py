@@ -78,13 +78,16 @@ class Limits:
     cells: int | None = None
 
 
+NO_LIMITS = Limits()
+
+
 @dataclass(slots=True)
 class _News:
     names: set[str] = field(default_factory=set)
     n_cells: int = 0
 
 
-def advance(start: Mark, sight: Sight, lateness_ms: int, limits: Limits = Limits()) -> Mark:  # noqa: B008
+def advance(start: Mark, sight: Sight, lateness_ms: int, limits: Limits = NO_LIMITS) -> Mark:
     """The mark after the next step; `start` itself if nothing is new."""
     news = _news(start, sight)
     if not news:
@@ -170,7 +173,9 @@ def step(start: Mark, end: Mark, sight: Sight) -> Step:
     names |= {
         each.name
         for each in sight.superseded
-        if each.time_ms in start.seen and each.time_ms <= end.settled and each.name not in start.seen[each.time_ms]
+        if each.time_ms in start.seen
+        and each.time_ms <= end.settled
+        and each.name not in start.seen[each.time_ms]
     }
     there = _by_time((*sight.visible, *sight.superseded))
     also = set()

@@ -28,7 +28,9 @@ def is_committed(store: Store, query: str, batch: int) -> bool:
         return True
     token = batch_token(query, batch)
     names = (key.rpartition("/")[2] for key in read_ledger(store, list_array(store)).known)
-    return any((name := TimestampedName.parse(text)) is not None and name.uuid[8:20] == token for text in names)
+    return any(
+        (name := TimestampedName.parse(text)) is not None and name.uuid[8:20] == token for text in names
+    )
 
 
 def last_batch(store: Store, query: str) -> int:

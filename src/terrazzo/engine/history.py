@@ -140,7 +140,9 @@ def made_by_updates(columns: Mapping[str, Column], processed: Sequence[str], sch
     place: consolidation puts what it makes behind what was stored.
     """
     times, ends = columns[TIMESTAMPS].values, columns[DELETE_TIMESTAMPS].values
-    updates = [commit.name.start_ms + 1 for m in processed if m.endswith(".upd") and (commit := Commit.parse(m))]
+    updates = [
+        commit.name.start_ms + 1 for m in processed if m.endswith(".upd") and (commit := Commit.parse(m))
+    ]
     candidates = np.flatnonzero(np.isin(times, np.array(updates, np.uint64)))
     made = np.zeros(len(times), bool)
     if not len(candidates):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from terrazzo.engine.arrivals import Arrival, Limits, Mark, Sight, Step, advance, short_name, step
+from terrazzo.engine.arrivals import NO_LIMITS, Arrival, Limits, Mark, Sight, Step, advance, short_name, step
 from terrazzo.engine.changes import difference
 from terrazzo.engine.clock import FOREVER, now_ms
 from terrazzo.engine.fetch import TIMESTAMPS
@@ -142,6 +142,10 @@ class Follower:
         self._histograms: dict[str, Histogram] = {}
         self._frozen: Glance | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # To tasks it goes without what it has learnt: they bring their own views.
+        return {**self.__dict__, "_known": None, "_histograms": {}, "_frozen": None}
+
     def glance(self) -> Glance:
         found = Glance(self.store, self.cipher, self._known)
         self._known = found.view.snapshot
@@ -176,7 +180,7 @@ class Follower:
         """The cells of consolidated fragments that may be new, by instant."""
         folded: Histogram = {}
         known, self._histograms = self._histograms, {}
-        settles = glance.now_ms - self.lateness_ms if limits == Limits() else 0
+        settles = glance.now_ms - self.lateness_ms if limits == NO_LIMITS else 0
         for fragment in glance.consolidated:
             first, last = fragment.name.start_ms, fragment.name.end_ms
             if last <= start.settled:
@@ -196,9 +200,11 @@ class Follower:
         """The cells that were written between two marks, as they were written, each with its newest version."""
         glance = self.glance()
         superseded = glance.superseded(
-            lambda time, short: (time in start.seen or time in end.seen)
-            and end.knows(time, short)
-            and not start.knows(time, short)
+            lambda time, short: (
+                (time in start.seen or time in end.seen)
+                and end.knows(time, short)
+                and not start.knows(time, short)
+            )
         )
         arrivals = tuple(Arrival(f.name.end_ms, short) for short, f in superseded.items())
         found = step(start, end, Sight(glance.now_ms, glance.visible(conditions=False), arrivals))

@@ -53,7 +53,9 @@ class ArrayStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options.store(), options.cipher(), changes=self.changes,
             lateness_ms=parse_age(options.get("lateness") or LATENESS[self.changes], "lateness"),
         )  # fmt: skip
-        self._plan(self.follower.glance().view)  # what is wrong with the options is told before the query starts
+        self._plan(
+            self.follower.glance().view
+        )  # what is wrong with the options is told before the query starts
 
     def _plan(self, view: View) -> Any:
         names = [name for name in self.struct.fieldNames() if name != CHANGE]

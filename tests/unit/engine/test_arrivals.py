@@ -14,7 +14,10 @@ NOW = 10 * HOUR
 
 def sight(*visible, superseded=(), folded=None, now=NOW):
     return Sight(
-        now, tuple(Arrival(*each) for each in visible), tuple(Arrival(*each) for each in superseded), folded or {}
+        now,
+        tuple(Arrival(*each) for each in visible),
+        tuple(Arrival(*each) for each in superseded),
+        folded or {},
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import terrazzo as tz
 from terrazzo.engine import increments
-from terrazzo.engine.arrivals import Limits, Mark
+from terrazzo.engine.arrivals import NO_LIMITS, Limits, Mark
 from terrazzo.engine.increments import Follower, plan_written
 from terrazzo.engine.reading import run_task
 from terrazzo.engine.region import everything
@@ -42,7 +42,7 @@ class Reader:
         batches = [batch for task in plan_written(view, request, size) for batch in run_task(*task)]
         return Counter((row["x"], row["v"]) for batch in batches for row in batch.to_pylist())
 
-    def next(self, limits=Limits()):
+    def next(self, limits=NO_LIMITS):
         """One step; what it delivered."""
         end = self.follower.next(self.mark, limits)
         found = self.cells(self.mark, end) if end != self.mark else Counter()
@@ -52,7 +52,7 @@ class Reader:
         return found
 
     def changed(self, size=1 << 20):
-        end = self.follower.next(self.mark, Limits())
+        end = self.follower.next(self.mark, NO_LIMITS)
         region = everything(self.follower.glance().view.schema)
         tasks = self.follower.change_tasks(self.mark, end, region, None, size)
         self.mark = end
@@ -121,14 +121,17 @@ def test_a_step_tried_again_delivers_the_same_cells(tmp_path):
     for i in range(5):
         array.write({"x": [i], "v": [i]}, at=100 + i)
     middle = reader.follower.next(Mark(), Limits(commits=3))
-    end = reader.follower.next(middle, Limits())
+    end = reader.follower.next(middle, NO_LIMITS)
     first, second = reader.cells(Mark(), middle), reader.cells(middle, end)
 
     array.write({"x": [9], "v": [9]}, at=101)
     array.delete("x = 1", at=200)
     for maintain in (lambda: None, array.consolidate, lambda: array.vacuum(retain=0)):
         maintain()
-        assert (reader.cells(Mark(), middle) - Counter({(9, 9): 1}), reader.cells(middle, end)) == (first, second)
+        assert (reader.cells(Mark(), middle) - Counter({(9, 9): 1}), reader.cells(middle, end)) == (
+            first,
+            second,
+        )
 
 
 def test_tasks_of_any_size_deliver_the_same_and_conditions_apply(tmp_path):
@@ -139,7 +142,7 @@ def test_tasks_of_any_size_deliver_the_same_and_conditions_apply(tmp_path):
     array.consolidate()
     array.vacuum(retain=0)
     reader = Reader(array)
-    end = reader.follower.next(Mark(), Limits())
+    end = reader.follower.next(Mark(), NO_LIMITS)
 
     whole = reader.cells(Mark(), end)
     assert whole == Counter({**{(i // 3, i): 1 for i in range(100)}, (50, 1000): 1})
@@ -165,7 +168,8 @@ def test_frozen_it_sees_nothing_that_comes_later(tmp_path):
 
 def test_a_dense_array_is_refused(tmp_path):
     array = tz.create(
-        str(tmp_path / "a"), tz.Schema([tz.Dim("x", "int64", (0, 9), 5)], [tz.Attr("v", "int64")], sparse=False)
+        str(tmp_path / "a"),
+        tz.Schema([tz.Dim("x", "int64", (0, 9), 5)], [tz.Attr("v", "int64")], sparse=False),
     )
 
     with pytest.raises(tz.InvalidRequestError, match="dense"):
@@ -179,7 +183,18 @@ def test_whatever_happens_between_steps_each_written_cell_is_delivered_once(tmp_
     reader, written, time, x = Reader(array), Counter(), 1000, 0
     for _ in range(40):
         match random.choice(
-            ["write", "late", "delete", "update", "consolidate", "some", "commits", "vacuum", "step", "limited"]
+            [
+                "write",
+                "late",
+                "delete",
+                "update",
+                "consolidate",
+                "some",
+                "commits",
+                "vacuum",
+                "step",
+                "limited",
+            ]
         ):
             case "write" | "late" as kind:
                 time += int(random.integers(1, 3)) if kind == "write" else 0
