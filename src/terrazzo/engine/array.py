@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 from terrazzo.engine.clock import FOREVER, instant, now_ms
@@ -165,6 +166,22 @@ class Array:
         dims = ", ".join(dim.name for dim in self.schema.dims)
         attrs = ", ".join(attr.name for attr in self.schema.attrs)
         return f"<Array {self.uri}: {kind}, dims {dims}; attrs {attrs}; {len(self.fragments)} fragments>"
+
+    def picture(self, dims: Sequence[str] | None = None) -> str:
+        """A page of HTML to save and open: a map of fragments and tiles, a timeline of commits, the history. `dims`
+        names the dimensions of the map, the one across first."""
+        from terrazzo.engine.picture import render  # noqa: PLC0415
+
+        return render(self._view, dims)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the picture, or this array in words where none can be made."""
+        try:
+            from terrazzo.engine.picture import render_part  # noqa: PLC0415
+
+            return render_part(self._view)
+        except Exception:
+            return f"<pre>{escape(repr(self))}</pre>"
 
     # -- reading --------------------------------------------------------------------------------------
 
@@ -401,7 +418,8 @@ class Array:
         self.refresh()
 
     def vacuum(self, *, retain: int | str = "7d", dry_run: bool = False) -> Any:
-        """Remove what consolidation replaced, and what crashed writers left, if older than `retain`."""
+        """Remove what consolidation replaced, and what crashed writers left, if older than `retain`. The report, that
+        of a dry run too, tells what breaks by it."""
         from terrazzo.engine.vacuum import parse_age, vacuum  # noqa: PLC0415
 
         self._require_writable()
@@ -462,6 +480,11 @@ class Array:
         from terrazzo.engine.where import parse_where  # noqa: PLC0415
 
         return parse_where(where, self.schema)
+
+    def latest(self) -> View:
+        """Everything that is committed by now, for a change that depends on it."""
+        self._look_again()
+        return self._view
 
     def _look_again(self) -> None:
         """Before a change that depends on what is there: an older view lacks cells that others wrote since, and

@@ -47,7 +47,7 @@ def difference(before: View, after: View, region: Region, where: Predicate | Non
     schema = after.schema
     before = before.following(replace(before.snapshot, schema=schema, schema_name=after.snapshot.schema_name))
     old, new = _cells(before, region), _cells(after, region)
-    names = tuple(field.name for field in schema.fields)
+    result = result_schema(tuple(field.name for field in schema.fields), schema)
     if schema.allows_duplicates:
         kinds, cells = _bag_difference(old, new, schema)
     else:
@@ -55,8 +55,7 @@ def difference(before: View, after: View, region: Region, where: Predicate | Non
     if where is not None:
         mask = evaluate(where, cells, schema, len(kinds))
         kinds, cells = kinds[mask], {name: column.filter(mask) for name, column in cells.items()}
-    batch = to_batch(cells, names, schema)
-    table = pa.Table.from_batches([batch], result_schema(names, schema))
+    table = pa.Table.from_batches([to_batch(cells, schema, result)], result)
     labels = pa.array(["insert", "delete", "update_before", "update_after"]).take(numbers(kinds))
     return table.add_column(0, pa.field(CHANGE, pa.string(), nullable=False), labels)
 

@@ -35,6 +35,7 @@ from terrazzo.format.commits import Commit, DeleteCommit
 from terrazzo.format.condition import Op
 from terrazzo.format.keys import CommitKind
 from terrazzo.format.ledgers import WriteRecord
+from terrazzo.format.schema import Schema
 
 _TASK = 1 << 28
 
@@ -48,6 +49,12 @@ class Removal:
 
 
 def plan_delete(view: View, where: Predicate, time_ms: int) -> Removal:
+    body = delete_body(view, where, time_ms)
+    return Removal(body, _spared(view, where, body, time_ms))
+
+
+def delete_body(view: View, where: Predicate, time_ms: int) -> DeleteCommit:
+    """What to store for a delete; an error if other readers would take it for something else."""
     if view.schema.dense:
         raise InvalidRequestError(
             "a dense array has a value in every cell: write its fill value instead of deleting"
@@ -55,8 +62,7 @@ def plan_delete(view: View, where: Predicate, time_ms: int) -> Removal:
     check_names(view, fields_of(where), time_ms)
     _check_fragments(view, where, time_ms)
     _check_characters(view, where)
-    body = DeleteCommit.of(to_condition(where, view.schema))
-    return Removal(body, _spared(view, where, body, time_ms))
+    return DeleteCommit.of(to_condition(where, view.schema))
 
 
 def _check_fragments(view: View, where: Predicate, time_ms: int) -> None:
@@ -85,21 +91,33 @@ def _check_characters(view: View, where: Predicate) -> None:
                 _check_characters(view, child)
 
 
+def may_spare(where: Predicate, schema: Schema) -> bool:
+    """Whether the stored condition can hit cells that the asked one does not."""
+    tested = [schema.field(name) for name in fields_of(where)]
+    return any((isinstance(field, Attr) and field.nullable) or field.datatype.is_float for field in tested)
+
+
+def spared_cells(
+    columns: dict[str, Column], where: Predicate, body: DeleteCommit, schema: Schema
+) -> dict[str, Column] | None:
+    """Those of some cells that the stored condition hits and the asked one does not; None if there are none."""
+    n = len(next(iter(columns.values())))
+    spared = stored_hits(body.condition, columns, schema, n) & ~evaluate(where, columns, schema, n)
+    return {name: column.filter(spared) for name, column in columns.items()} if spared.any() else None
+
+
 def _spared(view: View, where: Predicate, body: DeleteCommit, time_ms: int) -> dict[str, Column] | None:
     """Cells that the stored condition hits and the asked one does not."""
-    tested = [view.schema.field(name) for name in fields_of(where)]
-    if not any((isinstance(field, Attr) and field.nullable) or field.datatype.is_float for field in tested):
+    if not may_spare(where, view.schema):
         return None
     seen = reaching(view, time_ms)
     request = Request(tuple(field.name for field in view.schema.fields), everything(view.schema))
     found = []
     for task in plan_scan(seen, request, _TASK).tasks:
         for columns in scan_columns(seen, request, task):
-            n = len(next(iter(columns.values())))
-            hit = stored_hits(body.condition, columns, view.schema, n)
-            spared = hit & ~evaluate(where, columns, view.schema, n)
-            if spared.any():
-                found.append({name: column.filter(spared) for name, column in columns.items()})
+            spared = spared_cells(columns, where, body, view.schema)
+            if spared is not None:
+                found.append(spared)
     names = [field.name for field in view.schema.fields]
     return {name: column for name, column in joined(found).items() if name in names} if found else None
 

@@ -1,17 +1,22 @@
 """History: what happened to an array and when, told by the names and contents of its commit files."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
 
 from terrazzo.engine.clock import as_text
 from terrazzo.engine.condition_text import describe_condition, describe_name, describe_value
-from terrazzo.engine.fragments import load_fragment, of_footer
+from terrazzo.engine.fragments import Fragment, load_fragment, of_footer
+from terrazzo.engine.runner import parallel
 from terrazzo.engine.snapshot import (
     Ledger,
     current_schema,
     list_array,
     load_condition,
     load_schemas,
-    parallel,
     read_ledger,
     with_enumerations,
 )
@@ -19,6 +24,7 @@ from terrazzo.engine.snapshot import consolidated_footers as footers_of
 from terrazzo.errors import TerrazzoError
 from terrazzo.format import keys
 from terrazzo.format.commits import Assignment, Commit, UpdateCommit
+from terrazzo.format.domain import Dim
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.keys import TimestampedName
 from terrazzo.format.schema import Schema
@@ -47,8 +53,10 @@ class Event:
         )
 
 
-def read_history(store: Store, cipher: Aes256Gcm | None) -> list[Event]:
-    """Every commit that is still there, oldest first."""
+def read_history(
+    store: Store, cipher: Aes256Gcm | None, known: Mapping[str, Fragment] = MappingProxyType({})
+) -> list[Event]:
+    """Every commit that is still there, oldest first. Fragments that are `known`, by key, are not read again."""
     listed = list_array(store)
     schemas = load_schemas(store, listed, cipher)
     latest = with_enumerations(store, schemas[current_schema(schemas, (1 << 64) - 1)], cipher)
@@ -63,7 +71,7 @@ def read_history(store: Store, cipher: Aes256Gcm | None) -> list[Event]:
         kind = "consolidate" if key in merged or name.start_ms != name.end_ms else "write"
         try:
             stored = footers.get(str(name))
-            fragment = (
+            fragment = known.get(key) or (
                 of_footer(name, stored, schemas) if stored else load_fragment(store, name, schemas, cipher)
             )
         except TerrazzoError as problem:
@@ -78,7 +86,7 @@ def read_history(store: Store, cipher: Aes256Gcm | None) -> list[Event]:
         schema, footer = schemas[fragment.schema_name], fragment.footer
         size = sum(footer.file_sizes) + sum(footer.var_file_sizes) + sum(footer.validity_file_sizes)
         box = " × ".join(
-            f"{dim.name} {_shown(low)} to {_shown(high)}"
+            f"{dim.name} {_shown(low, dim)} to {_shown(high, dim)}"
             for dim, (low, high) in zip(schema.dims, footer.domain or (), strict=False)
         )
         return Event(
@@ -100,8 +108,10 @@ def read_history(store: Store, cipher: Aes256Gcm | None) -> list[Event]:
     return sorted(events, key=lambda event: (event.start_ms, event.name))
 
 
-def _shown(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+def _shown(value: Any, dim: Dim) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(np.array(value).astype(f"M8[{dim.datatype.unit}]")) if dim.datatype.is_datetime else str(value)
 
 
 def _schema_events(schemas: dict[str, Schema]) -> list[Event]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.engine.columns import Column, Mask
-from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.order import sort_cells, sort_keys
 from terrazzo.engine.predicate import compare, compares_first_only, evaluate, fields_of, of_condition
 from terrazzo.engine.snapshot import StoredCondition
@@ -136,8 +136,9 @@ def _gone(origin: Origin, known: set[str], at_ms: int) -> Mask:
 def made_by_updates(columns: Mapping[str, Column], processed: Sequence[str], schema: Schema) -> Mask:
     """Versions in a consolidated fragment that nobody wrote: an update made them, one millisecond behind itself.
 
-    For each there is another at the same coordinates that ended then. A write at that very instant is told by its
-    place: consolidation puts what it makes behind what was stored.
+    For each there is another at the same coordinates that ended then. With duplicates, a write at that very instant is
+    told by its place: consolidation puts what it makes behind what was stored. Without, it is told only if the update
+    did not change its cell.
     """
     times, ends = columns[TIMESTAMPS].values, columns[DELETE_TIMESTAMPS].values
     updates = [

@@ -13,8 +13,8 @@ import numpy as np
 from terrazzo.engine.arrivals import NO_LIMITS, Arrival, Limits, Mark, Sight, Step, advance, short_name, step
 from terrazzo.engine.changes import difference
 from terrazzo.engine.clock import FOREVER, now_ms
-from terrazzo.engine.fetch import TIMESTAMPS
 from terrazzo.engine.fragments import Fragment, load_fragment
+from terrazzo.engine.layout import TIMESTAMPS
 from terrazzo.engine.plan import Request, ScanTask, plan_boxes, plan_scan
 from terrazzo.engine.predicate import Predicate
 from terrazzo.engine.region import Region

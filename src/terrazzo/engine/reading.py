@@ -44,8 +44,9 @@ def read_table(view: View, request: Request) -> Any:
         found = (columns for task in plan.tasks for columns in scan_columns(view, plan.request, task))
     if request.order is not None and (parts := list(found)):
         found = [ordered(joined(parts), view.schema, request.order)]
-    batches = [batch for columns in found for batch in to_batches(columns, request.columns, view.schema)]
-    return pa.Table.from_batches(batches, result_schema(request.columns, view.schema))
+    result = result_schema(request.columns, view.schema)
+    batches = [batch for columns in found for batch in to_batches(columns, view.schema, result)]
+    return pa.Table.from_batches(batches, result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,9 @@ def plan_tasks(view: View, request: Request, size: int) -> tuple[Request, tuple[
 def run_task(view: View, request: Request, task: ScanTask | DenseTask) -> list[Any]:
     """The cells of a task as record batches of a handy size."""
     if isinstance(task, DenseTask):
-        found = to_batches(dense_part(view, request, task.box), request.columns, view.schema)
+        found = to_batches(
+            dense_part(view, request, task.box), view.schema, result_schema(request.columns, view.schema)
+        )
     else:
         found = run_scan(view, request, task)
     return [

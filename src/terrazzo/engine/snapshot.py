@@ -4,8 +4,7 @@ Everything else is a function of it. Opening costs five listings, the schemas, t
 in the window, and a footer for each visible fragment that no `.meta` tells of.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from terrazzo.engine.fragments import Fragment, UnknownSchemaError, load_fragment, of_footer
+from terrazzo.engine.runner import parallel
 from terrazzo.errors import (
     ArrayNotFoundError,
     ConflictError,
@@ -42,9 +42,7 @@ from terrazzo.format.ledgers import (
 from terrazzo.format.schema import Schema
 from terrazzo.storage.base import Entry, Store
 
-_A = TypeVar("_A")
 _B = TypeVar("_B")
-_PARALLEL = 16
 _ATTEMPTS = 3
 
 
@@ -269,15 +267,6 @@ def _check_fields(conditions: tuple[StoredCondition, ...], schemas: Mapping[str,
     for condition in conditions:
         if not condition.body.condition.fields <= names:
             raise UnknownSchemaError(f"{condition.marker} tests an attribute of no schema")
-
-
-def parallel(work: Callable[[_A], _B], items: Iterable[_A]) -> list[_B]:
-    """`work` of every item, many at once: these are small requests that mostly wait."""
-    todo = list(items)
-    if len(todo) <= 1:
-        return [work(item) for item in todo]
-    with ThreadPoolExecutor(min(_PARALLEL, len(todo))) as pool:
-        return list(pool.map(work, todo))
 
 
 def list_array(store: Store) -> Listed:

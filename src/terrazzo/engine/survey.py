@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from terrazzo.engine.fragments import Fragment, load_fragment
+from terrazzo.engine.runner import parallel
 from terrazzo.engine.snapshot import (
     Ledger,
     Listed,
@@ -15,7 +16,6 @@ from terrazzo.engine.snapshot import (
     list_array,
     load_condition,
     load_schemas,
-    parallel,
     read_ledger,
     with_enumerations,
 )

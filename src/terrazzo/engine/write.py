@@ -38,8 +38,7 @@ def write_sparse(
     try:
         for columns in gathered(data, schema, fragment_size):
             encoded = sparse_fragment(columns, schema, schema_name, time_ms, cipher)
-            written.append(encoded.fragment)
-            put_fragment(store, encoded)
+            written.append(put_fragment(store, encoded))
     except BaseException:
         with suppress(TerrazzoError):  # nobody sees them: if they cannot be removed now, vacuum does it later
             for fragment in written:
@@ -152,9 +151,9 @@ def write_dense(
     cipher: Aes256Gcm | None,
 ) -> tuple[Fragment, ...]:  # fmt: skip
     encoded = dense_fragment(schema, schema_name, columns, box, new_name(time_ms), cipher)
-    put_fragment(store, encoded)
-    commit_fragments(store, [encoded.fragment.name])
-    return (encoded.fragment,)
+    fragment = put_fragment(store, encoded)
+    commit_fragments(store, [fragment.name])
+    return (fragment,)
 
 
 def dense_fragment(

@@ -3,13 +3,19 @@
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from terrazzo.engine.columns import Column
+from terrazzo.engine.plan import Request
 from terrazzo.engine.reading import plan_tasks, run_task
 from terrazzo.engine.request import make_request
+from terrazzo.engine.sparse import result_schema, scan_columns, to_batches
 from terrazzo.engine.view import View
 from terrazzo.spark.options import DEFAULT_PARTITION
 from terrazzo.spark.types import arrow_schema_of, struct_of, to_spark
+
+Cells = dict[str, Column]
 
 
 def frame_of(
@@ -17,22 +23,41 @@ def frame_of(
     region: Mapping[str, Any] | None = None, partition_size: int = DEFAULT_PARTITION,
 ) -> Any:  # fmt: skip
     """The cells that a read would return. The tasks are planned now: the DataFrame shows this view whenever it runs."""
-    request = make_request(view.schema, columns, where, region, None)
+    return frame_of_request(
+        spark, view, make_request(view.schema, columns, where, region, None), partition_size
+    )
+
+
+def frame_of_request(
+    spark: Any, view: View, request: Request, partition_size: int = DEFAULT_PARTITION,
+    change: Callable[[Cells], Cells | None] | None = None,
+) -> Any:  # fmt: skip
+    """The cells of a request, of a sparse array also as `change` leaves them."""
     struct = struct_of(view.schema, request.columns)
-    request, tasks = plan_tasks(view, request, partition_size)
+    planned, tasks = plan_tasks(view, request, partition_size)
     if not tasks:
         return spark.createDataFrame([], struct)
-    work = zlib.compress(pickle.dumps((view, request, tasks)), 1)
+    work = zlib.compress(pickle.dumps((view, planned, tasks, change)), 1)
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_scan(work, struct), struct)
 
 
 def _scan(work: bytes, struct: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
-        view, request, tasks = pickle.loads(zlib.decompress(work))  # noqa: S301  # our own
+        view, request, tasks, change = pickle.loads(zlib.decompress(work))  # noqa: S301  # our own
         wanted = arrow_schema_of(struct)
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                for found in run_task(view, request, tasks[place]):
+                read = run_task if change is None else partial(_run_changed, change)
+                for found in read(view, request, tasks[place]):
                     yield to_spark(found, wanted)
 
     return run
+
+
+def _run_changed(
+    change: Callable[[Cells], Cells | None], view: View, request: Request, task: Any
+) -> Iterator[Any]:
+    for columns in scan_columns(view, request, task):
+        left = change(columns)
+        if left is not None:
+            yield from to_batches(left, view.schema, result_schema(request.columns, view.schema))

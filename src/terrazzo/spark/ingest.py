@@ -59,9 +59,9 @@ def write(
 
 def run_bulk_write(
     df: Any, bulk: BulkWrite, *, cluster: bool | None = None, partitions: int | None = None,
-    also: Sequence[Record] = (),
+    also: Sequence[Record] = (), check: Callable[[], None] | None = None,
 ) -> Written:  # fmt: skip
-    """Put the rows as fragments and commit them, with `also` under the same commit."""
+    """Put the rows as fragments and commit them, with `also` under the same commit, unless `check` objects."""
     check_columns(df.columns, bulk)
     if cluster is None or cluster or bulk.schema.dense:
         df = clustered(df, bulk.schema, partitions)
@@ -71,6 +71,8 @@ def run_bulk_write(
         with telling():
             rows = df.mapInArrow(_job(bulk), _SCHEMA).collect()
             results = [Written(tuple(row["names"]), row["n_cells"], row["size"]) for row in rows]
+            if check is not None:
+                check()
             bulk.commit(results, also)
     except BaseException:
         with suppress(TerrazzoError):

@@ -33,12 +33,12 @@ class TileDBSource(DataSource):
 
         return ArrayWriter.prepared(schema, Options.of(self.options, WRITE), overwrite=overwrite)
 
-    def streamReader(self, schema: StructType) -> Any:  # noqa: N802
+    def streamReader(self, schema: StructType) -> Any:
         from terrazzo.spark.stream_source import ArrayStreamReader  # noqa: PLC0415
 
         return ArrayStreamReader(schema, Options.of(self.options, STREAM))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         from terrazzo.spark.stream_sink import ArrayStreamWriter  # noqa: PLC0415
 
         return ArrayStreamWriter.prepared(schema, Options.of(self.options, WRITE), overwrite=overwrite)

@@ -69,22 +69,22 @@ class ArrayStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- offsets --------------------------------------------------------------------------------------
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:
         return Mark(max(self.start_ms - 1, 0)).to_json()
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         if self.limits.cells is not None:
             return ReadMaxRows(self.limits.cells)
         if self.limits.commits is not None:
             return ReadMaxFiles(self.limits.commits)
         return ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         # Spark hands back one limit of those it was told; the options know both.
         limits = Limits() if isinstance(limit, ReadAllAvailable) else self.limits
         return self.follower.next(Mark.of_json(start), limits).to_json()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         self.follower.freeze()
 
     # -- cells ----------------------------------------------------------------------------------------

@@ -92,13 +92,13 @@ def test_consolidation_between_steps_neither_repeats_nor_loses_cells(tmp_path, d
     reader.next()
     array.write({"x": [30], "v": [30]}, at=50)
     array.update({"v": 7}, "x < 15", at=249)
-    array.write({"x": [31, 3], "v": [31, 33]}, at=250)  # stamped as the versions are that the update makes
+    array.write({"x": [31, 16], "v": [31, 33]}, at=250)  # stamped as the versions are that the update makes
     array.delete("x = 31", at=260)
     array.consolidate()
     if vacuum:
         array.vacuum(retain=0)
 
-    assert reader.next() == {(30, 30): 1, (31, 31): 1, (3, 33): 1}
+    assert reader.next() == {(30, 30): 1, (31, 31): 1, (16, 33): 1}
     assert reader.next() == {}
 
 
