@@ -222,6 +222,23 @@ def test_overwriting_batches_replace_each_other(tmp_path):
     assert commits(tmp_path / "a") == [".con", ".con", ".stream"]
 
 
+def test_libtiledb_reads_and_maintains_an_array_that_a_stream_wrote(tmp_path):
+    tiledb = pytest.importorskip("tiledb")
+    array = made(tmp_path / "a", duplicates=True)
+    for batch in range(2):
+        writer = sink(array)
+        writer.commit([writer.run(cells(10 * batch), "query", batch)], batch)
+
+    for mode in ("commits", "fragments"):
+        config = tiledb.Config({"sm.consolidation.mode": mode, "sm.vacuum.mode": mode})
+        tiledb.consolidate(array.uri, config=config)
+        tiledb.vacuum(array.uri, config=config)
+    with tiledb.open(array.uri) as theirs:
+        assert len(theirs[:]["x"]) == 20
+    assert rows(array.refresh().read()) == expected(0, 10)
+    assert last_batch(array.view.store, "query") == 1
+
+
 # -- with a session ------------------------------------------------------------------------------------
 
 
