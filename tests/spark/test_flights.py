@@ -41,7 +41,8 @@ def flights(spark, tmp_path_factory):
 def told(frame):
     """Rows in one order, whatever the order they came in."""
     ordered = frame[["time", "origin", "dest", "carrier", "flight", "tail", "departed", "delay", "distance"]]
-    return ordered.sort_values(["time", "origin", "dest", "carrier", "flight"]).reset_index(drop=True)
+    filled = ordered.assign(tail=ordered["tail"].fillna(""))  # None and NaN are both no text
+    return filled.sort_values(["time", "origin", "dest", "carrier", "flight", "tail"]).reset_index(drop=True)
 
 
 def read(array):

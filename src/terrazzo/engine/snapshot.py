@@ -41,6 +41,7 @@ from terrazzo.format.ledgers import (
 )
 from terrazzo.format.schema import Schema
 from terrazzo.storage.base import Entry, Store
+from terrazzo.storage.local import LocalStore
 
 _B = TypeVar("_B")
 _ATTEMPTS = 3
@@ -224,7 +225,7 @@ def _snapshot(
 ) -> Snapshot:
     listed = list_array(store)
     if not listed.is_array:
-        raise ArrayNotFoundError(_not_an_array(store, listed))
+        raise ArrayNotFoundError(not_an_array(store, listed))
     schemas = load_schemas(store, listed, cipher, known.schemas if known else {})
     name = current_schema(schemas, window.at_ms)
     schema = with_enumerations(store, schemas[name], cipher)
@@ -286,12 +287,14 @@ def list_array(store: Store) -> Listed:
     )
 
 
-def _not_an_array(store: Store, listed: Listed) -> str:
+def not_an_array(store: Store, listed: Listed) -> str:
     if keys.GROUP_FILE in listed.root or keys.GROUP_FOLDER in listed.root_folders:
         return f"{store.uri} is a group, not an array; open it with Group"
     if listed.root or listed.root_folders:
-        return f"there is no array at {store.uri}: the folder has no {keys.SCHEMA_FOLDER}"
-    return f"there is no array at {store.uri}"
+        return f"there is no array at {store.uri}: the folder has no {keys.SCHEMA_FOLDER}; check the path"
+    if isinstance(store, LocalStore) and store.is_file:
+        return f"{store.uri} is a file, and an array is a folder; check the path"
+    return f"there is no array at {store.uri}; check the path"
 
 
 def load_schemas(

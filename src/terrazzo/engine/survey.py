@@ -16,6 +16,7 @@ from terrazzo.engine.snapshot import (
     list_array,
     load_condition,
     load_schemas,
+    not_an_array,
     read_ledger,
     with_enumerations,
 )
@@ -114,7 +115,7 @@ def survey(store: Store, cipher: Aes256Gcm | None) -> Survey:
 def _survey(store: Store, cipher: Aes256Gcm | None) -> Survey:
     listed = list_array(store)
     if not listed.is_array and not set(listed.root_folders) & {keys.SCHEMA_FOLDER, keys.FRAGMENT_FOLDER}:
-        raise ArrayNotFoundError(f"there is no array at {store.uri}")
+        raise ArrayNotFoundError(not_an_array(store, listed))
     entries = {
         entry.key: entry
         for folder in ("", keys.SCHEMA_FOLDER, keys.COMMIT_FOLDER, keys.FOOTER_FOLDER, keys.METADATA_FOLDER)

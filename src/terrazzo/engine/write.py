@@ -139,7 +139,11 @@ def _duplicate(columns: Mapping[str, Column], schema: Schema, row: int) -> Inval
     told = []
     for dim in schema.dims:
         column = columns[dim.name]
-        value = column.binary()[row].as_py() if column.is_var else column.values[row].item()
+        value = (
+            column.binary()[row].as_py().decode("ascii", "backslashreplace")
+            if column.is_var
+            else column.values[row].item()
+        )
         told.append(f"{dim.name}={value!r}")
     return InvalidRequestError(
         f"two cells at {', '.join(told)}; drop one of them, or create the array with allows_duplicates=True"

@@ -92,7 +92,7 @@ class Staging:
             self.forget_folders()
         self._ensure_folder(self._root)
 
-    def _ensure_folder(self, path: str) -> None:
+    def _ensure_folder(self, path: str, *, again: bool = False) -> None:
         """Make a folder and those above it. Each is flushed into its parent even if it is there already:
         another process may have made it a moment ago and not have come to that yet."""
         if path in self._known_folders:
@@ -104,9 +104,11 @@ class Staging:
             if not os.path.isdir(path):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
         except FileNotFoundError:
+            if again and os.path.isdir(parent):  # as in /proc: what is missing is not the folder above
+                raise
             self._known_folders.discard(parent)
             self._ensure_folder(parent)
-            self._ensure_folder(path)
+            self._ensure_folder(path, again=True)
             return
         flush_folder(parent)
         self._known_folders.add(path)
