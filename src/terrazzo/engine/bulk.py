@@ -25,7 +25,7 @@ from terrazzo.engine.predicate import TRUE, to_condition
 from terrazzo.engine.reading import slabs
 from terrazzo.engine.select import union_box
 from terrazzo.engine.session import next_time
-from terrazzo.engine.snapshot import Snapshot, Window, list_array, take_snapshot
+from terrazzo.engine.snapshot import Snapshot, Window, list_array, read_ledger, take_snapshot
 from terrazzo.engine.view import View
 from terrazzo.engine.write import dense_fragment, gathered, in_global_order
 from terrazzo.errors import ArrayNotFoundError, ConflictError, TerrazzoError
@@ -100,15 +100,23 @@ class BulkWrite:
 
     def discard(self, results: Iterable[Written | None]) -> None:
         """Remove what tasks wrote for a write that will not be committed."""
-        for result in results:
-            for name in result.names if result is not None else ():
-                self.store.delete_folder(f"{keys.FRAGMENT_FOLDER}/{name}")
+        names = [name for result in results if result is not None for name in result.names]
+        self._remove([f"{keys.FRAGMENT_FOLDER}/{name}" for name in names])
 
     def discard_all(self) -> None:
         """Remove whatever any task of this write left, after one of them failed."""
+        left = []
         for folder in self.store.list_level(keys.FRAGMENT_FOLDER).folders:
             name = TimestampedName.parse(folder.rpartition("/")[2])
             if name is not None and name.start_ms == self.cells_ms and name.uuid[8:20] == self.token:
+                left.append(folder)
+        self._remove(left)
+
+    def _remove(self, folders: Sequence[str]) -> None:
+        """Folders of this write, unless they are committed: a put may fail only after it was carried out."""
+        committed = read_ledger(self.store, list_array(self.store)).known if folders else frozenset()
+        for folder in folders:
+            if folder not in committed:
                 self.store.delete_folder(folder)
 
     def commit(self, results: Sequence[Written | None], also: Sequence[Record] = ()) -> int:
