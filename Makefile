@@ -26,7 +26,7 @@ test: install  ## all tests
 
 fuzz: install  ## 5,000 random histories beside libtiledb, and many times more damage and histories than `make test`
 	TERRAZZO_CASES=5000 TERRAZZO_FUZZ=1 TERRAZZO_PROFILE=nightly LAW_SEEDS=200 \
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal --timeout 7200 tests/interop/differential tests/property
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --timeout 7200 tests/interop/differential tests/interop/test_mixed_law.py tests/property
 
 check: install  ## ruff, mypy strict, import-linter
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""What the processes of `test_kill` and `test_concurrency` do.
+"""What the processes of `test_kill`, `test_concurrency` and `test_maintenance_processes` do.
 
 Run as a script this is where they come from: it reads lines of JSON, `[function, argument, …]`, forks a process for
 each that calls that function, and answers with its number. So a process takes milliseconds to start, and forks
@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 import terrazzo as tz
-from terrazzo.engine import delete, dense, reading, update, upsert, where, write  # noqa: F401 - loaded before the fork
+from terrazzo.engine import delete, dense, maintain, reading, update, upsert, where, write  # noqa: F401 - loaded before the fork
 from terrazzo.engine.array import Array
+from terrazzo.errors import ConflictError
 
 pa.array([None, 1.5])  # the first call of its kind looks for pandas, for seconds
 
@@ -156,6 +158,50 @@ def read_all(
                 problems.append(f"writer {writer} after {done[writer]} to {begun[writer]} steps: {found}")
     outcome = {"reads": n_reads, "problems": problems[:5]}
     (Path(folder) / f"reader-{reader}").write_text(json.dumps(outcome))
+
+
+# -- maintenance by several ----------------------------------------------------------------------------
+
+
+def consolidate_at(uri: str, moment: float, memory: int, diary: str) -> None:
+    """One consolidation, at an instant that others were given too; how it ended goes into the diary."""
+    array = tz.open(uri)
+    while time.time() < moment:
+        pass
+    try:
+        array.consolidate(memory=memory)
+        outcome = "won"
+    except ConflictError as lost:
+        outcome = f"lost: {lost}"
+    with Path(diary).open("a") as lines:
+        lines.write(f"{outcome}\n")
+
+
+def append_cells(uri: str, folder: str, writer: int, n: int) -> None:
+    """Fragments of two cells each; every coordinate of the writer's own range is written once."""
+    array = tz.open(uri)
+    for number in range(n):
+        x = writer * 2 * n + 2 * number
+        array.write({"x": [x, x + 1], "k": [number, writer]})
+        (Path(folder) / f"writer-{writer}").write_text(str(number + 1))
+
+
+def consolidate_beside(uri: str, folder: str, who: int, n_writers: int, n: int) -> None:
+    """Consolidate until the writers are done; every reading in between holds every cell once at most."""
+    steps, conflicts, problems, done = 0, 0, [], False
+    while not done:
+        diaries = [Path(folder) / f"writer-{writer}" for writer in range(n_writers)]
+        done = all(diary.exists() and diary.read_text() == str(n) for diary in diaries)
+        array = tz.open(uri)
+        try:
+            steps += array.consolidate(memory=(1 << 30) if who else 2000).steps
+        except ConflictError:
+            conflicts += 1
+        found = tz.open(uri).read(columns=["x"])["x"].to_pylist()
+        if len(set(found)) != len(found):
+            problems.append(f"{len(found) - len(set(found))} cells twice")
+    told = {"steps": steps, "conflicts": conflicts, "problems": problems}
+    (Path(folder) / f"consolidator-{who}").write_text(json.dumps(told))
 
 
 def nursery() -> None:

@@ -1,23 +1,18 @@
 """Maintenance beside libtiledb: it uses what ours leaves, goes on with it, and ours with what it leaves."""
 
-import random
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tiledb
-from capi import write_update
+from mixed import MODES, run_theirs, theirs
 
 import terrazzo as tz
-from terrazzo.format.condition import Compare, Op
 from terrazzo.format.keys import CommitKind
 from terrazzo.format.ledgers import unpack_con, unpack_ign, unpack_vac
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "property"))
 from histories import all_shown
-
-MODES = ["fragments", "commits", "fragment_meta", "array_meta"]
 
 
 def new_array(path: Path, *, duplicates: bool) -> tz.Array:
@@ -27,103 +22,6 @@ def new_array(path: Path, *, duplicates: bool) -> tz.Array:
         allows_duplicates=duplicates, capacity=4,
     )  # fmt: skip
     return tz.create(str(path), schema, at=1)
-
-
-def theirs(uri: str, at: int, order: str = "U") -> list[str]:
-    with tiledb.open(uri, timestamp=at) as array:
-        found = array.query(order=order)[:]
-    valid = found["t"].mask if isinstance(found["t"], np.ma.MaskedArray) else np.zeros(len(found["x"]), bool)
-    words = [None if masked else word for word, masked in zip(np.ma.getdata(found["t"]), valid, strict=True)]
-    words = [None if not isinstance(word, str) else word for word in words]
-    rows = zip(found["x"].tolist(), found["k"].tolist(), words, strict=True)
-    return sorted(repr({"x": x, "k": k, "t": t}) for x, k, t in rows)
-
-
-def run_theirs(uri: str, mode: str, *, vacuum: bool) -> None:
-    config = tiledb.Config({"sm.consolidation.mode": mode, "sm.vacuum.mode": mode})
-    tiledb.consolidate(uri, config=config)
-    if vacuum:
-        tiledb.vacuum(uri, config=config)
-
-
-class Mixed:
-    """A history by both libraries. Times are even; an update is shown by libtiledb from the millisecond after."""
-
-    def __init__(self, seed: int, path: Path) -> None:
-        self.rnd = random.Random(seed)
-        self.array = new_array(path, duplicates=self.rnd.random() < 0.5)
-        self.uri, self.time, self.log = (
-            self.array.uri,
-            10,
-            [("duplicates", self.array.schema.allows_duplicates)],
-        )
-
-    def cells(self) -> tuple[list[int], list[int], list[str | None]]:
-        places = self.rnd.sample(range(31), self.rnd.randint(1, 9))
-        return (
-            places,
-            [self.rnd.randint(0, 4) for _ in places],
-            [self.rnd.choice([None, "a", "b", "cc"]) for _ in places],
-        )
-
-    def step(self) -> None:
-        self.time += 2
-        ours = self.rnd.random() < 0.5
-        what = self.rnd.choice(["write"] * 4 + ["delete", "update"])
-        self.log.append(("ours" if ours else "theirs", what, self.time))
-        k = self.rnd.randint(0, 4)
-        if what == "write":
-            x, ks, t = self.cells()
-            if ours:
-                self.array.write({"x": x, "k": ks, "t": t}, at=self.time)
-            else:
-                self._write_theirs(x, ks, t)
-        elif what == "delete":
-            if ours:
-                self.array.delete(f"k = {k}", at=self.time)
-            else:
-                where = Compare(Op.EQ, "k", np.int32(k).tobytes())
-                write_update(self.uri, where, {}, self.time, kind=2)
-        elif ours:
-            self.array.update({"t": "zz"}, f"k < {k}", at=self.time)
-        else:
-            where = Compare(Op.LT, "k", np.int32(k).tobytes())
-            write_update(self.uri, where, {"t": b"zz"}, self.time)
-        self.array = tz.open(self.uri)
-
-    def _write_theirs(self, x: list[int], ks: list[int], t: list[str | None]) -> None:
-        import pyarrow as pa
-
-        words = pa.array(t, pa.large_string())
-        with tiledb.open(self.uri, "w", timestamp=self.time) as array:
-            array[np.array(x, np.int32)] = {"k": np.array(ks, np.int32), "t": words}
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_histories_by_both_read_the_same_through_maintenance_by_both(tmp_path: Path, seed: int) -> None:
-    mixed = Mixed(seed, tmp_path / "a")
-    for _ in range(2):
-        for _ in range(5):
-            mixed.step()
-        instants = range(10, mixed.time + 3)
-        before = all_shown(mixed.uri, instants)
-        who = mixed.rnd.choice(["ours", "theirs"])
-        mixed.log.append((who, "maintain"))
-        if who == "ours":
-            mixed.array.consolidate(memory=mixed.rnd.choice([700, "1GiB"]))
-            mixed.array.vacuum(retain=0)
-        else:
-            run_theirs(mixed.uri, "fragments", vacuum=True)
-
-        assert all_shown(mixed.uri, instants) == before, mixed.log
-    # A single fragment is never rewritten: with one more, the updates are worked into it.
-    tz.open(mixed.uri).write({"x": [30], "k": [9], "t": ["end"]}, at=mixed.time + 9)
-    tz.open(mixed.uri).consolidate()
-    assert all_shown(mixed.uri, instants) == before, mixed.log
-    updates = {time for _, what, time in (e for e in mixed.log if len(e) == 3) if what == "update"}
-    for at in instants:
-        if at not in updates:
-            assert theirs(mixed.uri, at) == before[at], (at, mixed.log)
 
 
 @pytest.fixture
@@ -143,7 +41,8 @@ def files(array: tz.Array, suffix: str) -> list[str]:
 
 def agrees(array: tz.Array, before: dict[int, list[str]]) -> None:
     assert all_shown(array.uri, before) == before
-    assert {at: theirs(array.uri, at) for at in before} == before
+    for order in ("U", "G", "C", "F"):
+        assert {at: theirs(array.uri, at, order) for at in before} == before, order
     with tiledb.open(array.uri) as opened:
         assert dict(opened.meta) == {"a": 1, "b": "two"}
 
@@ -220,6 +119,59 @@ def test_an_update_in_a_con_stands_last_and_hides_no_neighbour_from_libtiledb(li
     assert [r.kind for r in unpack_con(lived_in._store.get(con))][-1] is CommitKind.UPDATE
     assert all_shown(lived_in.uri, before) == before
     assert theirs(lived_in.uri, 34) == before[34]
+
+
+@pytest.mark.parametrize("duplicates", [True, False])
+def test_the_first_update_stays_loose_so_that_libtiledb_heeds_the_ends_of_versions(
+    tmp_path: Path, duplicates: bool
+) -> None:
+    array = new_array(tmp_path / "a", duplicates=duplicates)
+    for at in (1010, 1020):
+        array.write({"x": [1, at % 7], "k": [1, 2], "t": ["a", None]}, at=at)
+    for at, k in ((1030, 2), (1040, 3)):
+        array.update({"k": k}, f"k = {k - 1}", at=at)
+    before = all_shown(array.uri, (1010, 1020, 1031, 1041, 1050))
+    for _ in range(2):
+        array.consolidate_commits()
+        array.consolidate()
+        array.vacuum(retain=0)
+
+    assert [key.rpartition("/")[2][:7] for key in files(array, ".upd")] == ["__1030_"]
+    assert all_shown(array.uri, before) == before
+    for order in ("U", "G", "C", "F"):
+        assert {at: theirs(array.uri, at, order) for at in before} == before, order
+    # Without any condition in sight its consolidation of versions that ended crashes.
+    array.write({"x": [9], "k": [9], "t": ["z"]}, at=1060)
+    before = all_shown(array.uri, (*before, 1060))
+    run_theirs(array.uri, "fragments")
+    assert all_shown(array.uri, before) == before
+    assert {at: theirs(array.uri, at) for at in before} == before
+
+
+def test_of_versions_of_one_cell_and_instant_only_the_one_that_shows_is_kept(tmp_path: Path) -> None:
+    schema = tz.Schema(
+        [tz.Dim("x", "int32", (0, 30), 5)], [tz.Attr("k", "int32"), tz.Attr("v", "int32")], capacity=1
+    )
+    array = tz.create(str(tmp_path / "a"), schema, at=1000)
+    array.write({"x": [4, 5], "k": [1, 1], "v": [16, 16]}, at=1016)
+    array.write({"x": [5], "k": [1], "v": [18]}, at=1018)
+    array.update({"k": 3}, "k < 3", at=1024)
+    array.consolidate()
+    for at in (1019, 1020):  # late ones: the update makes a version of each, at the same instant
+        array.write({"x": [4, 5, at - 1000], "k": [2, 2, 2], "v": [at, at, at]}, at=at)
+    before = all_shown(array.uri, (1016, 1018, 1019, 1020, 1024, 1025, 1030))
+    array.consolidate()
+    array.vacuum(retain=0)
+
+    assert all_shown(array.uri, before) == before
+    (fragment,) = array.fragments
+    reader = array._view.reader(fragment)
+    stored = reader.read(["x", "__timestamps"], reader.all_tiles())
+    versions = list(zip(stored["x"].values.tolist(), stored["__timestamps"].values.tolist(), strict=True))
+    assert len(set(versions)) == len(versions)
+    del before[1024]  # libtiledb shows an update one millisecond later
+    for order in ("U", "G", "C", "F"):
+        assert {at: theirs(array.uri, at, order) for at in before} == before, order
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -1,13 +1,21 @@
 """Random histories of an array, from a seed: what is written, deleted, updated and evolved, and what every instant shows."""
 
+import os
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 import terrazzo as tz
+
+
+def seeds(n: int) -> range:
+    """The first `n`, or what LAW_SEEDS says: a number of them, or the slice "first:end"."""
+    start, _, stop = os.environ.get("LAW_SEEDS", str(n)).rpartition(":")
+    return range(int(start or 0), int(stop))
+
 
 LABELS = ["red", "green", "blue"]
 WORDS = ["", "a", "b", "ba", "é"]
@@ -202,6 +210,26 @@ class History:
     @property
     def fragment_names(self) -> list[str]:
         return [str(fragment.name) for fragment in self.array._everything().snapshot.fragments]
+
+
+class Serial:
+    """In place of a pool of threads: for arrays of a few cells, threads take longer than the work."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        return [work(item) for item in items]
+
+
+def without_threads(patch: Any) -> None:
+    """`patch` is pytest's monkeypatch."""
+    patch.setattr("terrazzo.engine.snapshot.ThreadPoolExecutor", Serial)
+    patch.setattr("terrazzo.engine.runner.cpu_count", lambda: 1)
 
 
 def shown(uri: str, at: int) -> list[str]:

@@ -1,20 +1,25 @@
 """The law of maintenance: every read at every instant is the same before and after.
 
-Purge is the exception: it keeps what shows now, and from then on. `LAW_SEEDS` sets the number of histories.
+Purge is the exception: it keeps what shows now, and from then on. `LAW_SEEDS` sets the histories: how many, or which
+("100:200"). Those of libtiledb and ours together are in tests/interop/test_mixed_law.py.
 """
 
-import os
 import random
 import uuid
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from histories import History, all_shown, differences, shown
+from histories import History, all_shown, differences, seeds, shown, without_threads
 
 import terrazzo as tz
 
-SEEDS = range(int(os.environ.get("LAW_SEEDS", "8")))
+SEEDS = seeds(12)
+
+
+@pytest.fixture(autouse=True)
+def serial(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_threads(monkeypatch)
 
 
 def place() -> str:

@@ -1,5 +1,7 @@
 """The format `tiledb`: reads and writes as Spark's own formats do them."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -179,7 +181,7 @@ def test_a_number_that_does_not_fit_fails_and_writes_nothing(spark, tmp_path):
     )
     df = spark.createDataFrame([(1, 300)], "x bigint, u int")
 
-    with pytest.raises(Exception, match="PythonException|u") as caught:
+    with pytest.raises(Exception, match=r"PythonException|u") as caught:
         df.write.format("tiledb").mode("append").save(array.uri)
     assert "column 'u'" in str(translated(caught.value))
     assert array.refresh().count() == 0
@@ -243,7 +245,7 @@ def test_clustered_fragments_do_not_overlap(spark, tmp_path):
     array = tz.open(str(tmp_path / "a"))
     boxes = sorted(fragment.footer.domain[0] for fragment in array.fragments)
     assert len(boxes) == 3
-    assert all(high < low for (_, high), (low, _) in zip(boxes, boxes[1:], strict=False))
+    assert all(high < low for (_, high), (low, _) in itertools.pairwise(boxes))
     assert array.count() == 5000
 
 
@@ -288,7 +290,7 @@ def test_libtiledb_reads_what_spark_wrote(spark, tmp_path):
         found = theirs[:]
     order = np.argsort(found["x"])
     assert (found["v"][order] == np.arange(2000) / 2).all()
-    assert [text for text in found["s"][order][:3]] in (["0", "1", "2"], [b"0", b"1", b"2"])
+    assert list(found["s"][order][:3]) in (["0", "1", "2"], [b"0", b"1", b"2"])
 
 
 @pytest.mark.parametrize(
@@ -308,13 +310,15 @@ def test_libtiledb_reads_what_spark_wrote(spark, tmp_path):
             "terrazzo.spark.write",
         ),
         (
-            lambda s, a: s.range(3).write.format("tiledb").option("dims", "zz").mode("append").save(a + "new"),
+            lambda s, a: (
+                s.range(3).write.format("tiledb").option("dims", "zz").mode("append").save(a + "new")
+            ),
             "zz",
         ),
     ],
 )
 def test_mistakes_are_told_in_one_line(spark, points, make, told):
-    with pytest.raises(Exception) as caught:  # noqa: PT011
+    with pytest.raises(Exception) as caught:
         make(spark, points.uri)
 
     assert told in str(translated(caught.value))

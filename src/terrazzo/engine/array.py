@@ -7,7 +7,7 @@ from typing import Any
 
 from terrazzo.engine.clock import FOREVER, instant, now_ms
 from terrazzo.engine.columns import Column
-from terrazzo.engine.evolve import evolve, put_schema
+from terrazzo.engine.evolve import evolve, put_schema, require_free
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.keys import as_cipher
 from terrazzo.engine.metadata import Entries, Metadata, load_entries, put_entries
@@ -17,7 +17,6 @@ from terrazzo.engine.session import next_time, reaching, with_fragments
 from terrazzo.engine.snapshot import Window, list_array, take_snapshot
 from terrazzo.engine.view import View
 from terrazzo.errors import ArrayExistsError, InvalidRequestError
-from terrazzo.format import keys
 from terrazzo.format.attribute import Attr
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.schema import Schema
@@ -40,9 +39,7 @@ def create(
     listed = list_array(store)
     if listed.is_array:
         raise ArrayExistsError(f"there is an array at {store.uri} already; open it, or choose another place")
-    # What a create or a first write that was cut short leaves behind is no obstacle to the next one.
-    if listed.root or set(listed.root_folders) - {keys.SCHEMA_FOLDER, keys.FRAGMENT_FOLDER}:
-        raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
+    require_free(store, listed)
     # Enumerations of another array have their files there: here they get files of their own.
     put_schema(store, replace(schema, enum_files={}), now_ms() if at is None else instant(at), cipher)
     return open_array(uri, key=key, storage_options=storage_options)
@@ -196,12 +193,14 @@ class Array:
 
     def scan(
         self, columns: Sequence[str] | None = None, where: str | None = None, region: Mapping[str, Any] | None = None,
-        memory: int | str = "1GiB",
+        memory: int | str = "1GiB", progress: Any = None,
     ) -> Any:  # fmt: skip
-        """Cells as a pyarrow.RecordBatchReader, in no particular order, with a bound on the memory in use."""
+        """Cells as a pyarrow.RecordBatchReader, in no particular order, with a bound on the memory in use. `progress`
+        is called with the tasks done and the tasks in all."""
         from terrazzo.engine.reading import scan_batches  # noqa: PLC0415
 
-        return scan_batches(self._view, self._request(columns, where, region, None), parse_size(memory))
+        request = self._request(columns, where, region, None)
+        return scan_batches(self._view, request, parse_size(memory), progress=progress)
 
     def count(self, where: str | None = None, region: Mapping[str, Any] | None = None) -> int:
         from terrazzo.engine.reading import count_cells  # noqa: PLC0415
@@ -418,7 +417,8 @@ class Array:
         self.refresh()
 
     def vacuum(self, *, retain: int | str = "7d", dry_run: bool = False) -> Any:
-        """Remove what consolidation replaced, and what crashed writers left, if older than `retain`."""
+        """Remove what consolidation replaced, and what crashed writers left, if older than `retain`. The report, that
+        of a dry run too, tells what breaks by it."""
         from terrazzo.engine.vacuum import parse_age, vacuum  # noqa: PLC0415
 
         self._require_writable()

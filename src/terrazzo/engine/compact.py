@@ -6,7 +6,8 @@ from terrazzo.engine.clock import FOREVER, new_name
 from terrazzo.engine.commit import put_ignored
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.metadata import Entries, load_entries
-from terrazzo.engine.snapshot import Window, list_array, parallel, read_ledger, take_snapshot
+from terrazzo.engine.runner import parallel
+from terrazzo.engine.snapshot import Window, list_array, read_ledger, take_snapshot
 from terrazzo.engine.view import View
 from terrazzo.format import keys
 from terrazzo.format.commits import Commit
@@ -29,7 +30,12 @@ __all__ = ["consolidate_commits", "consolidate_fragment_metadata", "consolidate_
 
 
 def consolidate_commits(view: View) -> TimestampedName | None:
-    """One `.con` with every commit that counts; payloads come from where they are, loose or in an older `.con`."""
+    """One `.con` with every commit that counts; payloads come from where they are, loose or in an older `.con`.
+
+    The earliest update stays outside, unless a delete came first. libtiledb does not see an update in a `.con`, and
+    where it sees no condition at all, it ignores the times at which consolidated versions end: it would show the old
+    version beside the new where duplicates are allowed, and its own consolidation of such a fragment would crash.
+    """
     store = view.store
     ledger = read_ledger(store, list_array(store))
     if ledger.problems:
@@ -42,7 +48,10 @@ def consolidate_commits(view: View) -> TimestampedName | None:
         payload = ledger.payloads[commit.key] if commit.key in ledger.payloads else store.get(commit.key)
         return (DeleteRecord if commit.kind is CommitKind.DELETE else UpdateRecord)(commit.name, payload)
 
-    records += parallel(condition, sorted(ledger.conditions, key=lambda commit: commit.order))
+    conditions = sorted(ledger.conditions, key=lambda commit: commit.order)
+    if conditions and conditions[0].kind is CommitKind.UPDATE and conditions[0].key not in ledger.in_con:
+        del conditions[0]
+    records += parallel(condition, conditions)
     if not records:
         return None
     name = new_name(

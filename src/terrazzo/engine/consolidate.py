@@ -8,6 +8,7 @@ A crash before the commit leaves folders that vacuum reclaims. One behind it lea
 as they would the `.vac`, and the next maintenance finishes it.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -20,9 +21,9 @@ from terrazzo.engine.columns import Column
 from terrazzo.engine.commit import commit_fragments, put_fragment
 from terrazzo.engine.dense import Box, read_box, shape_of
 from terrazzo.engine.encode import encode_sparse
-from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.keeping import alien, keep_dropped
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.merge import Source, merge
 from terrazzo.engine.plan import Part, Request, ScanTask, plan_boxes
 from terrazzo.engine.reading import slabs
@@ -60,6 +61,7 @@ from terrazzo.format.schema import Schema
 from terrazzo.storage.base import Store
 
 _ABOUT_TO_MS = 600_000  # a commit follows its `.merge` at once, by far within ten minutes
+_PATIENCE_S, _POLL_S = 2.0, 0.02  # with another that is about to commit, or to give way
 _SHARE = 6  # decoded cells, their merge, the sorted copy, the encoded tiles
 
 
@@ -225,8 +227,7 @@ def _run_sparse(task: BoxTask) -> Fragment | None:
         new_name(task.start_ms, task.end_ms), view.schema, view.snapshot.schema_name, kept,
         processed=[condition.marker for condition in task.conditions], cipher=view.cipher,
     )  # fmt: skip
-    put_fragment(view.store, encoded)
-    return encoded.fragment
+    return put_fragment(view.store, encoded)
 
 
 def _sources(view: View, scan: ScanTask) -> list[Source]:
@@ -281,8 +282,7 @@ def _run_dense(task: BoxTask) -> Fragment:
     columns = read_box(alone, box, [attr.name for attr in view.schema.attrs])
     name = new_name(task.start_ms, task.end_ms)
     encoded = dense_fragment(view.schema, view.snapshot.schema_name, columns, box, name, view.cipher)
-    put_fragment(view.store, encoded)
-    return encoded.fragment
+    return put_fragment(view.store, encoded)
 
 
 def run_consolidation(
@@ -307,12 +307,12 @@ def commit_consolidation(view: View, plan: ConsolidationPlan, created: Sequence[
     store.put(merge_key(first), merge_.pack())
     try:
         _check_undisturbed(view, merge_key(first), merge_)
-    except ConflictError:
+        commit_fragments(store, [fragment.name for fragment in created])
+    except ConflictError:  # none of them is committed
         store.delete([merge_key(first)])
         for fragment in created:
             store.delete_folder(fragment.key)
         raise
-    commit_fragments(store, [fragment.name for fragment in created])
     finish_merge(store, first, merge_)
 
 
@@ -334,26 +334,45 @@ def finish_merges(view: View, ledger: Ledger) -> bool:
 
 
 def _check_undisturbed(view: View, own: str, merge_: Merge) -> None:
-    """That nobody else consolidated, or is about to, what we did. Of two at once, the first name goes on; one that
-    has been about to for long is dead, and vacuum clears it away."""
+    """That nobody else consolidated, or is about to, what we did: ConflictError otherwise.
+
+    Whoever announces itself by a `.merge` second sees the first. Of two that see each other the later name gives way;
+    the earlier one waits for that, since the other may have looked before, and then it commits. One that has been
+    about to for long is dead, and vacuum clears it away.
+    """
+    patience, clean = time.monotonic() + _PATIENCE_S, 0
+    while (
+        clean < 2
+    ):  # a listing may miss both the `.merge` and the `.vac` of one that ends meanwhile; a second does not
+        gone, ahead, behind = _rivals(view, own, merge_)
+        if gone or ahead or (behind and time.monotonic() > patience):
+            hint = (
+                "; if that one died, try again in ten minutes or after vacuum(retain=0)" if not gone else ""
+            )
+            raise ConflictError(
+                f"{len(gone or ahead or behind)} of the fragments were consolidated or removed by another process "
+                f"meanwhile, or are about to be; nothing was changed{hint}"
+            )
+        clean = 0 if behind else clean + 1
+        if behind:
+            time.sleep(_POLL_S)
+
+
+def _rivals(view: View, own: str, merge_: Merge) -> tuple[set[str], set[str], set[str]]:
+    """Of our sources: those that are gone already, and those that others are about to replace, who sort before and
+    behind us."""
     ledger = read_ledger(view.store, list_array(view.store))
     replaced = set(merge_.replaced)
-    gone = replaced - set(ledger.writes)
+    gone, ahead, behind = replaced - set(ledger.writes), set[str](), set[str]()
     for name, lines in ledger.superseded:
         if fragment_key(name) in ledger.writes:
             gone |= replaced & set(lines)
-    waiting = False
     rivals = [(key, other) for key, other in ledger.merges if key != own and replaced & set(other.replaced)]
     modified = {entry.key: entry.modified_ms for entry in view.store.list(COMMIT_FOLDER)} if rivals else {}
     for key, other in rivals:
-        committed = all(created in ledger.writes for created in other.created)
-        alive = modified.get(key, 0) > modified.get(own, 0) - _ABOUT_TO_MS
-        if committed or (alive and key < own):
-            gone |= replaced & set(other.replaced)
-            waiting |= not committed
-    if gone:
-        hint = "; if that one died, try again in ten minutes or after vacuum(retain=0)" if waiting else ""
-        raise ConflictError(
-            f"{len(gone)} of the fragments were consolidated or removed by another process meanwhile; nothing was "
-            f"changed{hint}"
-        )
+        shared = replaced & set(other.replaced)
+        if all(created in ledger.writes for created in other.created):
+            gone |= shared
+        elif modified.get(key, 0) > modified.get(own, 0) - _ABOUT_TO_MS:
+            (ahead if key < own else behind).update(shared)
+    return gone, ahead, behind

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.engine.columns import Column, Mask, concat
-from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.history import NEVER, assign_update, stored_hits
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.order import sort_cells, sort_keys
 from terrazzo.engine.predicate import evaluate, of_condition
 from terrazzo.engine.snapshot import StoredCondition
@@ -290,8 +290,12 @@ def _ordered(rows: _Rows, schema: Schema, *, delete_metadata: bool) -> dict[str,
     live = np.flatnonzero(rows.ends != 0)
     newest_first = live if schema.allows_duplicates else _newest_first(rows, live)
     coords = [rows.columns[dim.name].take(newest_first) for dim in schema.dims]
-    index, _ = sort_cells(sort_keys(coords, schema))  # stable
+    index, same = sort_cells(sort_keys(coords, schema))  # stable
     order = newest_first if index is None else newest_first[index]
+    if not schema.allows_duplicates and same.any():
+        # Of two versions of one cell and time the second never shows. libtiledb would choose by tile.
+        same[1:] &= rows.times[order[1:]] == rows.times[order[:-1]]
+        order = order[~same]
     columns = {name: column.take(order) for name, column in rows.columns.items()}
     columns[TIMESTAMPS] = Column(rows.times[order])
     if delete_metadata:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from terrazzo.engine.arrow import arrow_field, to_arrow
 from terrazzo.engine.columns import Column, Mask, concat, constant
-from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.fragments import Fragment
-from terrazzo.engine.history import Origin, apply, relevant
+from terrazzo.engine.history import Origin, apply, made_by_updates, relevant
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.order import Keys, argsort, sets_of_runs, sort_cells, sort_keys, sort_keys_of_parts
 from terrazzo.engine.plan import Part, Request, ScanTask, columns_read
 from terrazzo.engine.predicate import evaluate
@@ -50,10 +50,11 @@ class Cells:
 
 def run_scan(view: View, request: Request, task: ScanTask) -> list[Any]:
     """The cells of a task as record batches, in no particular order."""
+    result = result_schema(request.columns, view.schema)
     return [
         batch
         for columns in scan_columns(view, request, task)
-        for batch in to_batches(columns, request.columns, view.schema)
+        for batch in to_batches(columns, view.schema, result)
     ]
 
 
@@ -68,22 +69,24 @@ def result_schema(columns: tuple[str, ...], schema: Schema) -> Any:
     return pa.schema([arrow_field(schema.field(name), schema) for name in columns])
 
 
-def to_batch(columns: Mapping[str, Column], names: tuple[str, ...], schema: Schema) -> Any:
-    arrays = [to_arrow(columns[name], schema.field(name), schema) for name in names]
-    return pa.RecordBatch.from_arrays(arrays, schema=result_schema(names, schema))
+def to_batch(columns: Mapping[str, Column], schema: Schema, result: Any) -> Any:
+    """A record batch of the Arrow schema `result`, which names the columns."""
+    arrays = [to_arrow(columns[name], schema.field(name), schema) for name in result.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=result)
 
 
-def to_batches(columns: Mapping[str, Column], names: tuple[str, ...], schema: Schema) -> list[Any]:
+def to_batches(columns: Mapping[str, Column], schema: Schema, result: Any) -> list[Any]:
     """`to_batch`, cut where the text or the lists of a column are more than one batch can hold."""
+    names = result.names
     n = len(columns[names[0]])
     ends = [columns[name].offsets for name in names if columns[name].is_var]
     if all(offsets is None or offsets[-1] <= _MOST for offsets in ends):
-        return [to_batch(columns, names, schema)]
+        return [to_batch(columns, schema, result)]
     batches, start = [], 0
     while start < n:
         last = [int(np.searchsorted(o, o[start] + _MOST, side="right")) - 1 for o in ends if o is not None]
         stop = max(min(last), start + 1)
-        batches.append(to_batch({name: columns[name].slice(start, stop) for name in names}, names, schema))
+        batches.append(to_batch({name: columns[name].slice(start, stop) for name in names}, schema, result))
         start = stop
     return batches
 
@@ -102,7 +105,7 @@ def read_cells(view: View, request: Request, task: ScanTask) -> list[Cells]:
 
 def pieces_of(view: View, task: ScanTask) -> Sequence[Part]:
     """The parts of a task as they are read."""
-    if task.distinct or task.region.is_everything:
+    if task.distinct or task.region.is_everything or view.snapshot.window.as_written:
         return task.parts
     return [piece for part in task.parts for piece in _split(view, task.region, part)]
 
@@ -121,7 +124,7 @@ def _split(view: View, region: Region, part: Part) -> list[Part]:
 def _cells(view: View, request: Request, region: Region, part: Part, columns: dict[str, Column]) -> Cells:
     snapshot, schema = view.snapshot, view.wide
     fragment = snapshot.fragments[part.fragment]
-    mask = _and(_in_window(view, columns), _in_region(view, region, part, columns))
+    mask = _and(_in_window(view, fragment, columns), _in_region(view, region, part, columns))
     if mask is not None and not mask.all():
         columns = {name: column.filter(mask) for name, column in columns.items()}
     n = len(next(iter(columns.values())))
@@ -132,7 +135,7 @@ def _cells(view: View, request: Request, region: Region, part: Part, columns: di
             columns[attr.name] = absent(attr, n)
     conditions = relevant(view.conditions, fragment.name.start_ms, snapshot.window.at_ms)
     passed: Mask | None = None
-    if conditions or DELETE_TIMESTAMPS in columns:
+    if not snapshot.window.as_written and (conditions or DELETE_TIMESTAMPS in columns):
         origin = _origin(view, fragment, columns, times, missing)
         columns, passed = apply(columns, origin, conditions, schema, snapshot.window.at_ms)
     if request.where is not None:
@@ -170,12 +173,15 @@ def _write_times(fragment: Fragment, columns: dict[str, Column], n: int) -> NDAr
     return np.broadcast_to(np.uint64(fragment.name.start_ms), (n,))
 
 
-def _in_window(view: View, columns: dict[str, Column]) -> Mask | None:
+def _in_window(view: View, fragment: Fragment, columns: dict[str, Column]) -> Mask | None:
     """Cells written within the window, wherever the fragment records that; whatever its name says."""
     if TIMESTAMPS not in columns:
         return None
-    window, times = view.snapshot.window, columns[TIMESTAMPS].values
-    return (times >= np.uint64(window.since_ms)) & (times <= np.uint64(window.at_ms))
+    window = view.snapshot.window
+    mask: Mask = window.holds(columns[TIMESTAMPS].values)
+    if window.as_written and DELETE_TIMESTAMPS in columns:
+        mask &= ~made_by_updates(columns, view.reader(fragment).sections.processed, view.schema)
+    return mask
 
 
 def _in_region(view: View, region: Region, part: Part, columns: dict[str, Column]) -> Mask | None:

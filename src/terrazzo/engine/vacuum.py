@@ -9,13 +9,14 @@
 A `.del` or `.upd` is never removed unless a `.con` holds it.
 
 A retention of 0 is for arrays that nobody else uses at the moment. It takes the files away from readers that opened
-before, which then get a ConflictError; and the folder of a writer that has not committed yet, whose fragment would
-then be committed without files: no store can tell at commit time that they are still there.
+before, which then get a ConflictError; and the folder of a writer that has not committed yet. A writer looks whether
+its files are still there right before it commits, unless it put them within the last ten seconds: a retention from a
+minute up makes a slow writer fail, but never commits a fragment without files.
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from terrazzo.engine.clock import as_text, now_ms
 from terrazzo.engine.commit import put_ignored
@@ -29,6 +30,7 @@ from terrazzo.format.keys import CommitKind, TimestampedName, commit_key
 from terrazzo.format.ledgers import unpack_con, unpack_vac
 from terrazzo.storage.base import Store
 
+_IN_USE_MS = 3_600_000  # who opened the array within the last hour may still be at work
 _UNITS = {"s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "ms": 1}
 
 
@@ -58,9 +60,9 @@ class VacuumReport:
     metadata: tuple[str, ...] = ()
     orphans: tuple[str, ...] = ()
     kept: int = 0  # superseded fragments that are too young to go
-    lost: tuple[tuple[int, int], ...] = field(
-        default=()
-    )  # instants that can no longer be read right, as ranges
+    lost: tuple[tuple[int, int], ...] = ()  # instants that can no longer be read right, as ranges [from, to)
+    lost_metadata: tuple[tuple[int, int], ...] = ()  # likewise, of metadata
+    retain_ms: int = _IN_USE_MS
     dry_run: bool = False
 
     @property
@@ -77,11 +79,30 @@ class VacuumReport:
         lines = [f"{verb} {', '.join(told) if told else 'nothing'}"]
         if self.kept:
             lines.append(f"{self.kept} superseded fragments are younger than the retention and stay")
-        lines += [
-            f"instants from {as_text(start)} to before {as_text(end)} can no longer be read"
-            for start, end in self.lost
+        return "\n".join([*lines, *self.breaks])
+
+    @property
+    def breaks(self) -> tuple[str, ...]:
+        """What no longer works afterwards, a sentence each."""
+        goes = "will no longer be" if self.dry_run else "can no longer be"
+        told = [
+            f"instants from {as_text(start)} to before {as_text(end)} {goes} read" for start, end in self.lost
         ]
-        return "\n".join(lines)
+        told += [
+            f"metadata from {as_text(start)} to before {as_text(end)} {goes} read"
+            for start, end in self.lost_metadata
+        ]
+        if self.retain_ms < _IN_USE_MS and self.n_removed > len(self.orphans):
+            told.append(
+                "readers that opened the array before and are not done lose files: they get a ConflictError and open "
+                "it again"
+            )
+        if self.retain_ms < _IN_USE_MS and self.orphans:
+            told.append(
+                f"the {len(self.orphans)} fragments without a commit may be those of a writer or a consolidation at "
+                f"work, which then fails and has to be repeated"
+            )
+        return tuple(told)
 
 
 def vacuum(view: View, *, retain_ms: int, dry_run: bool) -> VacuumReport:
@@ -104,7 +125,7 @@ def vacuum(view: View, *, retain_ms: int, dry_run: bool) -> VacuumReport:
     metadata = _old_metadata(store, deadline)
     report = VacuumReport(
         tuple(gone), tuple(commits), tuple(footers), tuple(key for _, lines in metadata for key in lines),
-        tuple(orphans), kept, tuple(lost), dry_run,
+        tuple(orphans), kept, tuple(lost), tuple(_lost_metadata(metadata)), retain_ms, dry_run,
     )  # fmt: skip
     if dry_run:
         return report
@@ -206,6 +227,14 @@ def _old_metadata(store: Store, deadline: int) -> list[tuple[str, list[str]]]:
         if key.endswith(".vac") and entry.modified_ms <= deadline:
             found.append((key, [line for line in unpack_vac(store.get(key)) if line in entries]))
     return found
+
+
+def _lost_metadata(found: Iterable[tuple[str, list[str]]]) -> Iterator[tuple[int, int]]:
+    """A merged file shows from its last change on."""
+    for vac, lines in found:
+        name = TimestampedName.parse(vac.rpartition("/")[2].removesuffix(".vac"))
+        if name is not None and lines and name.start_ms < name.end_ms:
+            yield name.start_ms, name.end_ms
 
 
 def _abandoned(ledger: Ledger, modified: dict[str, int], deadline: int) -> tuple[list[str], set[str]]:

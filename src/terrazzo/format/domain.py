@@ -38,6 +38,11 @@ def as_number(value: Any, datatype: Datatype, what: str) -> Number:
     """`value` as it is stored: a count of the unit for dates, an int, or a float of the type's precision."""
     if datatype.is_float:
         return _as_float(value, datatype, what)
+    if isinstance(value, str) and datatype.is_datetime:
+        try:
+            value = np.datetime64(value)
+        except ValueError:
+            raise InvalidRequestError(f"{what} is {value!r}, not a date such as '2026-01-31'") from None
     if isinstance(value, (np.datetime64, np.timedelta64, date, timedelta)):
         value = _as_count(value, datatype, what)
     try:

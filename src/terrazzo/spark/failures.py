@@ -26,6 +26,11 @@ def telling() -> Iterator[None]:
 def translated(problem: BaseException) -> errors.TerrazzoError | None:
     told = _TOLD.findall(str(problem))
     if not told:
+        from pyspark.errors import AnalysisException  # noqa: PLC0415
+
+        # What Spark itself finds wrong with a request: a path, a name, a type.
+        if isinstance(problem, AnalysisException):
+            return errors.InvalidRequestError(str(problem).splitlines()[0].partition(" SQLSTATE")[0])
         return None
     name, message = told[-1]
     kind = getattr(errors, name, errors.TerrazzoError)

@@ -7,7 +7,8 @@ import pickle
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self, TypeVar
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -33,7 +34,7 @@ class SparkRunner:
         # One pickle holds all tasks, and what they share (the view of the array) once.
         work = zlib.compress(pickle.dumps((fn, list(tasks))), 1)
         frame = self.spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_job(work), _SCHEMA)
-        with telling(), _Watch(self.spark, len(tasks), progress):
+        with telling(), watching(self.spark, len(tasks), progress):
             found = {row["place"]: row["result"] for row in frame.collect()}
         for place in range(len(tasks)):
             yield pickle.loads(found[place])  # noqa: S301  # our own, from our own tasks
@@ -52,37 +53,32 @@ def _job(work: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return run
 
 
-class _Watch:
-    """Tells how many tasks of the running job are done, where the session can say it."""
+@contextmanager
+def watching(spark: Any, total: int | None, progress: Progress | None) -> Iterator[None]:
+    """Tell how many tasks of the running stage are done, where the session can say it: that of `total` tasks, or
+    whichever runs."""
+    tracker = None
+    if progress is not None:
+        with suppress(Exception):  # Spark Connect has no context to ask
+            tracker = spark.sparkContext.statusTracker()
+    if tracker is None or progress is None:
+        yield
+    else:
+        ended = threading.Event()
+        thread = threading.Thread(target=_look, args=(tracker, total, progress, ended), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+    if progress is not None and total is not None:
+        progress(total, total)
 
-    def __init__(self, spark: Any, total: int, progress: Progress | None) -> None:
-        self.total, self.progress = total, progress
-        self.tracker = None
-        if progress is not None:
-            try:
-                self.tracker = spark.sparkContext.statusTracker()
-            except Exception:  # Spark Connect has no context to ask
-                self.tracker = None
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self._look, daemon=True)
 
-    def __enter__(self) -> Self:
-        if self.tracker is not None:
-            self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ended.set()
-        if self.tracker is not None:
-            self.thread.join()
-        if self.progress is not None:
-            self.progress(self.total, self.total)
-
-    def _look(self) -> None:
-        assert self.progress is not None
-        assert self.tracker is not None
-        while not self.ended.wait(0.5):
-            stages = [self.tracker.getStageInfo(stage) for stage in self.tracker.getActiveStageIds()]
-            done = max((s.numCompletedTasks for s in stages if s and s.numTasks == self.total), default=0)
-            if done:
-                self.progress(done, self.total)
+def _look(tracker: Any, total: int | None, progress: Progress, ended: threading.Event) -> None:
+    while not ended.wait(0.5):
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        running = [stage for stage in stages if stage and total in {None, stage.numTasks}]
+        if running and running[-1].numCompletedTasks:
+            progress(running[-1].numCompletedTasks, running[-1].numTasks)
