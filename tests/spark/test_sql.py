@@ -57,6 +57,7 @@ def commits(array):
         ("SELECT x FROM a WHERE v > 3 OR n = 1", "x v n", None),
         ("SELECT x FROM a WHERE v BETWEEN 1 AND 2.5", "x v", "(`v` >= 1) AND (`v` <= 2.5)"),
         ("SELECT x FROM a WHERE f < 0.7", "x f", None),  # 0.7 is no float32: Spark compares doubles
+        ("SELECT x FROM a WHERE f < 1e999 AND f = 1" + "0" * 400, "x f", None),
         ("SELECT x FROM a WHERE f < 0.5", "x f", "`f` < 0.5"),
         ("SELECT x FROM a WHERE n + 1 = 3 AND x = y AND tag = 5 AND x = '7'", "x y n tag", None),
         ("SELECT p.v FROM a AS p, b WHERE b.x = p.x AND b.tag = 'q' AND p.y = 2", "x y v", "`y` = 2"),
@@ -147,7 +148,7 @@ def test_changes_leave_what_spark_would_leave(spark, tmp_path, dups):
 
 def test_inserts_fill_columns_by_place_and_by_name(spark, tmp_path):
     array = fill(tmp_path / "a", n=3)
-    mine = f"tiledb.`{array.uri}`"
+    mine, then = f"tiledb.`{array.uri}`", array.fragments[-1].name.end_ms
 
     told = sql(spark, f"INSERT INTO {mine} (y, x, v, f) VALUES (1, 100, 2, 0.5), (2, 101, 3, 0.25)").first()
     assert told["num_inserted_rows"] == 2
@@ -160,6 +161,8 @@ def test_inserts_fill_columns_by_place_and_by_name(spark, tmp_path):
         (100, 1, 2.0, 0.5, None, None), (101, 2, 3.0, 0.25, None, None), (200, 1, 3.0, 1.0, 7, "q"),
     ] or found[2]["v"] != found[2]["v"]  # fmt: skip
     assert commits(array) == ["wrt", "wrt", "wrt"]
+    past = f"SELECT count(*), (SELECT count(*) FROM {mine}) FROM {mine} VERSION AS OF {then} AS p WHERE p.x < 150"
+    assert tuple(sql(spark, past).first()) == (3, 6)
     for text, problem in [
         ("VALUES (1, 2)", "2 columns, and 6"),
         ("(x, y, v) VALUES (1, 2, 3)", "no value for 'f'"),
@@ -187,6 +190,7 @@ def test_inserts_fill_columns_by_place_and_by_name(spark, tmp_path):
         ("OPTIMIZE {a} (speed = 11)", "'speed'"),
         ("CREATE TABLE {a} (x INT) USING tiledb OPTIONS (dims 'x')", "already"),
         ("CREATE TABLE tiledb.`/tmp/new-one` (x INT) USING tiledb", "dims"),
+        ("CREATE OR REPLACE TABLE {a} (x INT) USING tiledb OPTIONS (dims 'x')", "INSERT OVERWRITE"),
         ("ALTER TABLE {a} DROP COLUMN v", "not understood|sql"),
     ],
 )  # fmt: skip
@@ -215,6 +219,7 @@ def test_every_example_of_the_guide_runs(spark, tmp_path):
                         [("a", 0.5, 1), ("b", 1.5, 1), (None, 11.5, 4)], "tag string, s double, n int"
                     )
                 )
+        assert spark.sql("SELECT count(*) FROM totals").first()[0] == 20
     finally:
         spark.sql("DROP TABLE IF EXISTS totals")
 

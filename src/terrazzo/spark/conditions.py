@@ -8,7 +8,6 @@ import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,8 @@ _MANY = 1000
 _DIGITS = 18
 _Type = exp.DataType.Type
 _ZONED = {_Type.TIMESTAMP, _Type.TIMESTAMPTZ, _Type.TIMESTAMPLTZ}
-_NOTHING = object()
+NOTHING = object()
+"""Stands for what is no literal: None is NULL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,15 +177,15 @@ def value_of(node: Any) -> Any:
             return (
                 -value
                 if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
-                else _NOTHING
+                else NOTHING
             )
         case exp.Cast() if isinstance(node.this, exp.Literal) and node.this.is_string:
             return _moment(str(node.this.this), node.to.this)
-    return _NOTHING
+    return NOTHING
 
 
 def is_value(value: Any) -> bool:
-    return value is not _NOTHING
+    return value is not NOTHING
 
 
 def _number(text: str) -> Any:
@@ -194,20 +194,20 @@ def _number(text: str) -> Any:
             return int(text)
         return float(text) if "e" in text.lower() else Decimal(text)
     except (ValueError, InvalidOperation):
-        return _NOTHING
+        return NOTHING
 
 
 def _moment(text: str, kind: Any) -> Any:
     try:
         if kind is _Type.DATE:
-            return dt.date.fromisoformat(text) if len(text) == len("2026-01-31") else _NOTHING
+            return dt.date.fromisoformat(text) if len(text) == len("2026-01-31") else NOTHING
         if kind in _ZONED or kind is _Type.TIMESTAMPNTZ:
             found = dt.datetime.fromisoformat(text)
             if found.tzinfo is None:
                 return found if kind is _Type.TIMESTAMPNTZ else _Zoned(found)
     except ValueError:
         pass
-    return _NOTHING
+    return NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +217,20 @@ class _Zoned:
     moment: dt.datetime
 
 
+def _is_single(value: Any) -> bool:
+    """Whether a number is one of float32: Spark compares with others as float64, the engine with their neighbour."""
+    try:
+        with np.errstate(over="ignore"):
+            return bool(float(np.float32(float(value))) == value)
+    except OverflowError:
+        return False
+
+
 def _word(field: Any, op: str, value: Any, *, utc: bool) -> str | None:
     """A value as the engine spells it, if Spark compares it with the field without turning it into something else."""
     datatype = field.datatype
     if isinstance(value, _Zoned):
-        value = value.moment if utc else _NOTHING
+        value = value.moment if utc else NOTHING
     if isinstance(field, Attr) and field.enum is not None:
         return literal(value) if isinstance(value, str) and op in {"=", "<>"} else None
     if field.cell_val_num != 1 and not field.is_var:
@@ -232,9 +241,7 @@ def _word(field: Any, op: str, value: Any, *, utc: bool) -> str | None:
         case int() | Decimal() if datatype.is_integer:
             fits = len(str(abs(value))) <= _DIGITS + 2
         case int() | Decimal() | float() if datatype.is_float:
-            fits = datatype is Datatype.FLOAT64 or Fraction(float(np.float32(float(value)))) == Fraction(
-                value
-            )
+            fits = datatype is Datatype.FLOAT64 or _is_single(value)
         case str():
             fits = datatype.is_text and field.is_var
         case dt.datetime():

@@ -1,4 +1,4 @@
-"""INSERT, DELETE, UPDATE and MERGE: Spark's meaning of each, one commit."""
+"""INSERT, DELETE and UPDATE: Spark's meaning of each, one commit."""
 
 from typing import Any
 
@@ -6,18 +6,19 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import exp
 
 from terrazzo.engine.basis import Basis, committed
+from terrazzo.engine.plan import Request
+from terrazzo.engine.where import parse_where
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.schema import Schema
 from terrazzo.spark.casting import column, fitted, quoted
-from terrazzo.spark.conditions import Pushed, Translator, conjuncts, field_named, is_value, value_of
+from terrazzo.spark.conditions import NOTHING, Pushed, Translator, field_named, is_value, value_of
 from terrazzo.spark.demand import demand, owned_by
-from terrazzo.spark.frames import frame_of
-from terrazzo.spark.merging import Merge
+from terrazzo.spark.frames import frame_of, frame_of_request
 from terrazzo.spark.outcome import ACTION, DELETE, KEEP, SOURCES, UPDATE, MergeResult, apply_outcome
 from terrazzo.spark.queries import demands, is_utc, query, run
 from terrazzo.spark.references import Statement, parsed
-from terrazzo.spark.rewriting import update_by_rewriting
+from terrazzo.spark.rewriting import update_by_rewriting, written_region
 from terrazzo.spark.types import struct_of
 
 _NEW = "__terrazzo_new"
@@ -144,7 +145,7 @@ def _constant(node: Any, attr: Any) -> Any:
     value = value_of(node)
     datatype = attr.datatype
     if attr.cell_val_num != 1 and not (attr.is_var and datatype.is_text):
-        return value_of(exp.Placeholder())
+        return NOTHING
     match value:
         case bool():
             fits = datatype is Datatype.BOOL
@@ -157,7 +158,7 @@ def _constant(node: Any, attr: Any) -> Any:
         case _:
             fits = datatype.is_float and is_value(value) and not hasattr(value, "year") and attr.enum is None
             value = float(value) if fits else value
-    return value if fits else value_of(exp.Placeholder())
+    return value if fits else NOTHING
 
 
 def _unqualified(node: Any, alias: str) -> str:
@@ -177,6 +178,8 @@ def _by_spark(
     ledger = committed(array.array.view.store)
     basis = Basis.of(array.array.latest(), ledger)
     schema = basis.view.schema
+    if schema.dense and not basis.view.snapshot.fragments:
+        return MergeResult(0, 0, 0)
     name, alias = node.this.name, quoted(alias)
     fields, dims = [field.name for field in schema.fields], [dim.name for dim in schema.dims]
     whole = bool(given) or schema.allows_duplicates
@@ -191,7 +194,10 @@ def _by_spark(
         if key != name
     }
     wanted = demand(parsed(text), name, schema, utc=is_utc(spark))
-    frames[name] = frame_of(spark, basis.view, wanted.columns, pushed.text)
+    predicate = None if pushed.text is None else parse_where(pushed.text, schema)
+    frames[name] = frame_of_request(
+        spark, basis.view, Request(wanted.columns, written_region(basis.view), predicate)
+    )
     hits = run(spark, text, frames)
     made = fitted(
         hits, {each: column(f"{_NEW}{place}") for place, each in enumerate(given)}, schema, "UPDATE"
@@ -215,81 +221,6 @@ def _by_spark(
         outcome = outcome.unionByName(kept.withColumn(ACTION, F.lit(KEEP)))
     outcome = outcome.withColumn(SOURCES, F.lit(1))
     return apply_outcome(spark, basis, outcome)
-
-
-# -- MERGE ---------------------------------------------------------------------------------------------
-
-
-def merge(statement: Statement, node: Any) -> Any:
-    array = statement.found[node.this.name].open(statement.spark)
-    array.array.latest()
-    target = node.this.alias or node.this.name
-    using = node.args["using"]
-    source = using.alias or getattr(using, "name", "") or "source"
-    rows = query(statement, f"{with_clause(node)}SELECT * FROM {sql_of(using)}")  # noqa: S608
-    on = _coordinates(node.args["on"], array.schema, target)
-    made = Merge(array, rows, on, (target, source))
-    whens = node.args["whens"].expressions if node.args.get("whens") else node.expressions
-    for when in whens:
-        made = _clause(made, when, array.schema)
-    done = made.execute()
-    return counts(
-        statement.spark, affected=done.inserted + done.updated + done.deleted, updated=done.updated,
-        deleted=done.deleted, inserted=done.inserted,
-    )  # fmt: skip
-
-
-def _coordinates(on: Any, schema: Schema, target: str) -> dict[str, Any]:
-    """What gives each dimension, out of `t.x = s.a AND t.y = s.b`."""
-    found: dict[str, Any] = {}
-    dims = {dim.name.casefold(): dim.name for dim in schema.dims}
-    for each in conjuncts(on):
-        sides = [each.this, each.expression] if isinstance(each, exp.EQ) else []
-        own = [
-            side for side in sides
-            if isinstance(side, exp.Column) and side.table.casefold() == target.casefold()
-            and side.name.casefold() in dims
-        ]  # fmt: skip
-        if len(own) != 1 or dims[own[0].name.casefold()] in found:
-            wanted = " AND ".join(f"{target}.{dim.name} = …" for dim in schema.dims)
-            raise InvalidRequestError(
-                f"MERGE … ON {sql_of(each)!r}: cells are found by their coordinates; write ON {wanted}, and other "
-                f"conditions behind WHEN MATCHED AND"
-            )
-        other = sides[1] if own[0] is sides[0] else sides[0]
-        found[dims[own[0].name.casefold()]] = sql_of(other)
-    if lacking := [dim.name for dim in schema.dims if dim.name not in found]:
-        raise InvalidRequestError(f"MERGE … ON lacks the dimensions {', '.join(map(repr, lacking))}")
-    return found
-
-
-def _clause(made: Merge, when: Any, schema: Schema) -> Merge:
-    condition = None if when.args.get("condition") is None else sql_of(when.args["condition"])
-    then, by_source = when.args["then"], bool(when.args.get("source"))
-    matched = bool(when.args.get("matched"))
-    if isinstance(then, exp.Var) and then.name.upper() == "DELETE":
-        return (
-            made.when_matched_delete(condition)
-            if matched
-            else made.when_not_matched_by_source_delete(condition)
-        )
-    if isinstance(then, exp.Update):
-        if any(isinstance(each, exp.Star) for each in then.expressions):
-            held = {name.casefold() for name in made.source.columns}
-            if lacking := [attr.name for attr in schema.attrs if attr.name.casefold() not in held]:
-                raise InvalidRequestError(f"UPDATE SET *: the source lacks {', '.join(map(repr, lacking))}")
-            return made.when_matched_update(None, condition)
-        values = {each.this.name: sql_of(each.expression) for each in then.expressions}
-        if matched:
-            return made.when_matched_update(values, condition)
-        return made.when_not_matched_by_source_update(values, condition)
-    if isinstance(then, exp.Insert) and not matched and not by_source:
-        if isinstance(then.this, exp.Star) or then.this is None:
-            return made.when_not_matched_insert(None, condition)
-        names = [each.name for each in then.this.expressions]
-        values = dict(zip(names, map(sql_of, then.expression.expressions), strict=True))
-        return made.when_not_matched_insert(values, condition)
-    raise InvalidRequestError(f"MERGE: {sql_of(when)!r} is not understood")
 
 
 def counts(spark: Any, **numbers: int) -> Any:

@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from terrazzo.errors import InvalidRequestError
 from terrazzo.spark.failures import telling
-from terrazzo.spark.mutations import delete, insert, merge, update
+from terrazzo.spark.merge_into import merge
+from terrazzo.spark.mutations import delete, insert, update
 from terrazzo.spark.queries import explained, query
 from terrazzo.spark.references import Statement
 from terrazzo.spark.upkeep import create_table, creates_array, maintain
@@ -48,7 +49,7 @@ def _done(statement: Statement) -> Any:
     if kept is not None:
         return kept
     tree = statement.tree
-    if creates_array(tree):
+    if creates_array(tree, statement):
         return create_table(statement, tree)
     if not statement.found:
         return None

@@ -122,11 +122,14 @@ def _restore(statement: Statement, array: Any, match: Any) -> Any:
     return counts(statement.spark, restored=array.count())
 
 
-def creates_array(tree: Any) -> bool:
-    """Whether a statement is CREATE TABLE … USING tiledb."""
+def creates_array(tree: Any, statement: Statement) -> bool:
+    """Whether a statement is CREATE TABLE … USING tiledb, or of tiledb.`uri`."""
     if not isinstance(tree, exp.Create) or str(tree.args.get("kind")).upper() != "TABLE":
         return False
     form = tree.find(exp.FileFormatProperty)
+    table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+    if form is None and table.name in statement.found:
+        return True
     return form is not None and form.name.lower() == "tiledb"
 
 
@@ -152,10 +155,14 @@ def create_table(statement: Statement, tree: Any) -> Any:
     options = Options.of({**given, "uri": path}, WRITE)
     key = options.get("key") or statement.key
     storage = options.storage or statement.storage_options
+    if tree.args.get("replace"):
+        raise InvalidRequestError("CREATE OR REPLACE would lose an array's history; use INSERT OVERWRITE")
     there = exists(options.uri, storage_options=storage)
-    if there and reference is not None and not tree.args.get("exists"):
+    named_only = reference is None and tree.expression is None and not isinstance(tree.this, exp.Schema)
+    if there and not named_only and not tree.args.get("exists"):
         raise ArrayExistsError(
-            f"there is an array at {options.uri} already; INSERT INTO it, or choose another place"
+            f"there is an array at {options.uri} already; INSERT INTO it, choose another place, or leave out the "
+            f"columns to give it a name"
         )
     n = 0
     if tree.expression is not None:
@@ -165,8 +172,6 @@ def create_table(statement: Statement, tree: Any) -> Any:
             )
         if not there:
             n = _filled(statement, tree, options, key, storage)
-        elif not tree.args.get("exists"):
-            raise ArrayExistsError(f"there is an array at {options.uri} already; INSERT INTO it")
     elif not there:
         create(options.uri, _schema(_columns(tree), options), key=key, storage_options=storage)
     if reference is None:
