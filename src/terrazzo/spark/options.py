@@ -15,7 +15,7 @@ from terrazzo.storage import Store, open_store
 _CATALOGUE = {
     "location", "owner", "provider", "external", "is_managed_location", "comment", "collation", "table_type",
 }  # fmt: skip
-_PLACE = {"path", "uri", "key"} | _CATALOGUE
+_PLACE = {"path", "key"} | _CATALOGUE
 READ = _PLACE | {"at", "since", "columns", "where", "partitions", "partition_size"}
 WRITE = _PLACE | {
     "dims", "filters", "capacity", "order", "tile_order", "allows_duplicates", "dense", "fragment_size",
@@ -83,11 +83,12 @@ class Options:
 
     @property
     def uri(self) -> str:
-        # Spark keeps the path of a table to itself when it reads the table: such a one has the option uri besides.
-        path = self.get("uri") or self.get("path") or self.get("location")
+        path = self.get("path") or self.get("location")
         if not path:
+            # Quirk: of a table of the catalogue, Spark tells a Python source no option when it reads the table.
             raise InvalidRequestError(
-                "say which array: .load(uri), .save(uri) or .option('path', uri); CREATE TABLE wants OPTIONS (uri '…')"
+                "say which array: .load(uri), .save(uri) or .option('path', uri); a table of the catalogue is read by "
+                "terrazzo.spark.sql"
             )
         return path.removeprefix("file:") if path.startswith("file:/") and "://" not in path else path
 
