@@ -206,5 +206,5 @@ def catalogued(spark: Any, name: str) -> Options | None:
     if told.get("Provider", "").lower() != "tiledb":
         return None
     stored = dict(_STORED.findall(told.get("Storage Properties", "").strip("[]")))
-    kept = {k: v for k, v in stored.items() if k in {"uri", "key"} or k.startswith("storage.")}
+    kept = {k: v for k, v in stored.items() if k == "key" or k.startswith("storage.")}
     return Options.of({"location": told.get("Location", ""), **kept}, READ)

@@ -146,13 +146,13 @@ def create_table(statement: Statement, tree: Any) -> Any:
     path = (
         reference.uri
         if reference is not None
-        else given.get("uri") or given.get("path") or (where.name if where is not None else None)
+        else given.get("path") or (where.name if where is not None else None)
     )
     if path is None:
         raise InvalidRequestError(
             "CREATE TABLE … USING tiledb: say where, with OPTIONS (path '…') or LOCATION '…'"
         )
-    options = Options.of({**given, "uri": path}, WRITE)
+    options = Options.of({**given, "path": path}, WRITE)
     key = options.get("key") or statement.key
     storage = options.storage or statement.storage_options
     if tree.args.get("replace"):
@@ -213,7 +213,6 @@ def _enter(statement: Statement, tree: Any, table: Any, options: Options) -> Non
     unless = "IF NOT EXISTS " if tree.args.get("exists") else ""
     kept = {
         "path": options.uri,
-        "uri": options.uri,
         **{f"storage.{k}": v for k, v in (options.storage or {}).items()},
     }
     told = ", ".join(f"'{k}' '{v}'" for k, v in kept.items())
