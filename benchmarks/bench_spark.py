@@ -138,9 +138,9 @@ def measure(cores: int, folder: Path) -> dict[str, float]:
     rng = np.random.default_rng(7)
     n = ROWS // 10 // PIECES * 4
     for piece in range(PIECES):
-        flat = rng.permutation(SIDE * 1000)[:n] * 100 + piece % 100
+        flat = np.unique(rng.integers(0, SIDE * SIDE // PIECES, n)) * PIECES + piece
         cells = {"x": flat // SIDE, "y": flat % SIDE}
-        made.write(cells | {f"v{i}": rng.random(n) for i in range(8)})
+        made.write(cells | {f"v{i}": rng.random(len(flat)) for i in range(8)})
     SparkArray(spark, many).to_df(["v0"]).count()
     found["consolidate"] = seconds(lambda: SparkArray(spark, many).consolidate(max_fragment_size="32MiB"))
     spark.stop()

@@ -226,11 +226,11 @@ class Serial:
     def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         return [work(item) for item in items]
 
-    def submit(self, job: Callable[[], Any]) -> Future[Any]:
+    def submit(self, job: Callable[[], Any]) -> "Future[Any]":
         done: Future[Any] = Future()
         try:
             done.set_result(job())
-        except Exception as problem:
+        except BaseException as problem:  # as a thread would keep it
             done.set_exception(problem)
         return done
 

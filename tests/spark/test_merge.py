@@ -132,7 +132,8 @@ def test_with_duplicates_the_old_cells_go_and_those_of_null_and_nan_stay(spark, 
     ("values", "told"),
     [
         ({"n": "n + 0.5"}, "'n' cannot be set to 1.5"),
-        ({"n": "n + 255", "v": "NULL"}, "column '[nv]'"),
+        ({"n": "n + 255"}, "column 'n'"),
+        ({"v": "NULL"}, "'v' is not nullable"),
         ({"v": "concat('a', x)"}, "'v' cannot be set to a1"),
         ({"v": "nowhere + 1"}, "nowhere"),
         ({"x": "x + 1"}, "is a dimension"),
@@ -326,6 +327,21 @@ def test_cells_that_the_source_lacks_can_go_or_change(spark, tmp_path):
 
     assert (done.inserted, done.updated, done.deleted) == (0, 5, 5)
     assert [row[3] for row in sorted(cells(array))][28:] == [28, 29, 31, 32, 33, 34, 35]
+
+
+def test_a_merge_that_only_deletes_reads_the_columns_it_tests(spark, tmp_path):
+    array = made(tmp_path / "a")
+    source = rows_of(spark, [(k, k % 5, 0.0, 0, "") for k in range(20)])
+    merge = (
+        SparkArray(spark, array.uri).merge(source).when_matched_delete("target.tag = 't1' OR source.x = 3")
+    )
+
+    done = merge.when_not_matched_insert().execute()
+
+    assert merge._needed(array.schema) == ("x", "y", "tag")
+    assert done.deleted == 6
+    assert commits(array) == ["del", "wrt"]
+    assert array.refresh().count("x < 20") == 14
 
 
 def test_two_rows_for_one_cell_are_an_error_that_names_it(spark, tmp_path):

@@ -8,10 +8,17 @@ if TYPE_CHECKING:
     from terrazzo.spark.ingest import write
     from terrazzo.spark.runner import SparkRunner
     from terrazzo.spark.sessions import session
+    from terrazzo.spark.statements import sql
 
-__all__ = ["SparkArray", "SparkRunner", "session", "write"]
+__all__ = ["SparkArray", "SparkRunner", "session", "sql", "write"]
 
-_HOMES = {"SparkArray": "array", "SparkRunner": "runner", "session": "sessions", "write": "ingest"}
+_HOMES = {
+    "SparkArray": "array",
+    "SparkRunner": "runner",
+    "session": "sessions",
+    "sql": "statements",
+    "write": "ingest",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.schema import Schema
+from terrazzo.spark.failures import translated
 from terrazzo.spark.types import struct_of
 
 _INFINITE = (float("inf"), float("-inf"))
@@ -22,6 +23,8 @@ def analysing(what: str) -> Iterator[None]:
     try:
         yield
     except (AnalysisException, ParseException) as problem:
+        if (told := translated(problem)) is not None:
+            raise told from None
         lines = [line.strip() for line in str(problem).strip().splitlines() if line.strip()]
         raise InvalidRequestError(f"{what}: {lines[0].partition(' SQLSTATE')[0]}") from None
 

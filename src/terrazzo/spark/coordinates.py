@@ -1,6 +1,7 @@
 """Coordinates that Spark found, as the engine's conditions and regions."""
 
 from collections import defaultdict
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ Box = tuple[Bound, ...]
 def box_of(df: Any, schema: Schema, names: list[str]) -> Box | None:
     """Lowest and highest coordinate per dimension, taken from the columns `names`; None of no rows.
     Rows without one of their coordinates are at no place."""
-    whole = df.where(" AND ".join(f"`{name}` IS NOT NULL" for name in names))
+    whole = reduce(lambda rows, name: rows.where(column(name).isNotNull()), names, df)
     ends = [
         end(column(name)).alias(f"{k}_{j}")
         for j, name in enumerate(names)

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import sqlglot
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
+from sqlglot import exp
 
 from terrazzo.engine.basis import Basis, committed
 from terrazzo.engine.plan import Request
@@ -17,6 +19,7 @@ from terrazzo.spark.coordinates import box_of, region_of
 from terrazzo.spark.failures import telling
 from terrazzo.spark.frames import frame_of_request
 from terrazzo.spark.outcome import ACTION, DELETE, INSERT, KEEP, SOURCES, UPDATE, MergeResult, apply_outcome
+from terrazzo.spark.types import struct_of
 
 MATCHED, NOT_MATCHED, BY_SOURCE = "matched", "not matched", "not matched by source"
 _CLAUSE, _THERE, _HERE, _PLACE = "__terrazzo_clause", "__terrazzo_there", "__terrazzo_here", "__terrazzo_d"
@@ -115,7 +118,7 @@ class Merge:
         view, schema = basis.view, basis.view.schema
         target_name, source_name = self.names
         kinds = {clause.when for clause in self.clauses}
-        request = Request(tuple(f.name for f in schema.fields), self._region(basis, source, kinds))
+        request = Request(self._needed(schema), self._region(basis, source, kinds))
         target = frame_of_request(self.array.spark, view, request).withColumn(_THERE, F.lit(True))
         same = [
             column(dim.name, target_name) == column(_PLACE + str(j), source_name)
@@ -138,7 +141,7 @@ class Merge:
         counted = column(_CLAUSE).isNotNull()
         pairs = pairs.where(counted | there if schema.allows_duplicates else counted)
         return pairs.select(
-            *self._fields(pairs, schema),
+            *self._fields(pairs, schema, request.columns),
             action.otherwise(F.lit(KEEP)).alias(ACTION),
             F.coalesce(column(SOURCES, source_name), F.lit(1)).alias(SOURCES),
         )
@@ -157,7 +160,23 @@ class Merge:
                 region = region.restricted(j, dim.domain)
         return region if box is not None else replace(region, ranges=((), *region.ranges[1:]))
 
-    def _fields(self, pairs: Any, schema: Schema) -> list[Any]:
+    def _needed(self, schema: Schema) -> tuple[str, ...]:
+        """Columns of the array to read. Cells are written again as a whole; to delete them, their places will do."""
+        names = tuple(each.name for each in schema.fields)
+        conditions = [clause.condition for clause in self.clauses if clause.condition is not None]
+        if schema.allows_duplicates or any(clause.action == UPDATE for clause in self.clauses):
+            return names
+        try:
+            trees = [sqlglot.parse_one(text, dialect="spark") for text in conditions if isinstance(text, str)]
+        except sqlglot.errors.SqlglotError:
+            return names  # Spark says what is wrong with it
+        if len(trees) < len(conditions):
+            return names
+        told = {word.name.casefold() for tree in trees for word in tree.find_all(exp.Identifier)}
+        dims = {dim.name for dim in schema.dims}
+        return tuple(name for name in names if name in dims or name.casefold() in told)
+
+    def _fields(self, pairs: Any, schema: Schema, read: tuple[str, ...]) -> list[Any]:
         """Every field of the array: as the clause that counts sets it, or as it is."""
         per_clause = [
             fitted(pairs, given, schema, f"merge, when {clause.when} then {clause.action}")
@@ -171,7 +190,8 @@ class Merge:
             for place, values in enumerate(per_clause):
                 if each.name in values:
                     value = value.when(column(_CLAUSE) == place, values[each.name])
-            own = column(each.name, self.names[0])
+            absent = F.lit(None).cast(struct_of(schema, [each.name])[0].dataType)
+            own = column(each.name, self.names[0]) if each.name in read else absent
             made.append((own if value is F else value.otherwise(own)).alias(each.name))
         return made
 

@@ -7,17 +7,23 @@ from typing import Any
 from terrazzo.engine.array import Array, open_array
 from terrazzo.engine.keys import as_cipher
 from terrazzo.engine.plan import parse_size
+from terrazzo.engine.spelling import parse_flag
 from terrazzo.errors import InvalidRequestError
 from terrazzo.storage import Store, open_store
 
-_PLACE = {"path", "key"}
+# What Spark's catalogue adds to the options of a table by itself.
+_CATALOGUE = {
+    "location", "owner", "provider", "external", "is_managed_location", "comment", "collation", "table_type",
+}  # fmt: skip
+_PLACE = {"path", "key"} | _CATALOGUE
 READ = _PLACE | {"at", "since", "columns", "where", "partitions", "partition_size"}
 WRITE = _PLACE | {
     "dims", "filters", "capacity", "order", "tile_order", "allows_duplicates", "dense", "fragment_size",
     "cluster", "checkpointlocation", "queryname",
 }  # fmt: skip
-STREAM = READ | {
-    "maxcellspertrigger", "maxcommitspertrigger", "changes", "startat", "checkpointlocation", "queryname",
+STREAM = _PLACE | {
+    "columns", "where", "partition_size", "changes", "startat", "lateness", "maxcellspertrigger",
+    "maxcommitspertrigger",
 }  # fmt: skip
 _FAMILIES = {"region.", "storage.", "domain.", "tile.", "filters."}
 
@@ -34,9 +40,13 @@ class Options:
     @classmethod
     def of(cls, given: Mapping[str, Any], known: set[str]) -> "Options":
         plain = {str(name).lower(): str(value) for name, value in dict(given).items()}
+        # A table of the catalogue brings its options twice, once with a prefix.
+        plain = {n.removeprefix("option."): v for n, v in plain.items()} | {
+            n: v for n, v in plain.items() if not n.startswith("option.")
+        }
         for name in plain:
             if name not in known and not any(name.startswith(family) for family in _FAMILIES):
-                listed = ", ".join(sorted(known - {"checkpointlocation", "queryname"}))
+                listed = ", ".join(sorted(known - _CATALOGUE - {"checkpointlocation", "queryname"}))
                 raise InvalidRequestError(
                     f"there is no option {name!r}; there are {listed}, and region.<dim>, domain.<dim>, tile.<dim>, "
                     f"filters.<column>, storage.<name>"
@@ -58,15 +68,28 @@ class Options:
             raise InvalidRequestError(f"{name}={text!r}; a whole number above zero is expected")
         return int(text)
 
+    def instant(self, name: str) -> Any:
+        """Milliseconds if it is a number, otherwise a date for the engine to read."""
+        text = self.get(name)
+        return int(text) if text is not None and text.strip().isdigit() else text
+
+    def flag(self, name: str) -> bool:
+        text = self.get(name)
+        return text is not None and parse_flag(text, name)
+
     def size(self, name: str, default: int) -> int:
         text = self.get(name)
         return default if text is None else parse_size(text, name)
 
     @property
     def uri(self) -> str:
-        path = self.get("path")
+        path = self.get("path") or self.get("location")
         if not path:
-            raise InvalidRequestError("say which array: .load(uri), .save(uri) or .option('path', uri)")
+            # Quirk: of a table of the catalogue, Spark tells a Python source no option when it reads the table.
+            raise InvalidRequestError(
+                "say which array: .load(uri), .save(uri) or .option('path', uri); a table of the catalogue is read by "
+                "terrazzo.spark.sql"
+            )
         return path.removeprefix("file:") if path.startswith("file:/") and "://" not in path else path
 
     @property
@@ -81,11 +104,6 @@ class Options:
 
     def open(self) -> Array:
         return open_array(
-            self.uri, at=_instant(self.get("at")), since=_instant(self.get("since")), key=self.get("key"),
+            self.uri, at=self.instant("at"), since=self.instant("since"), key=self.get("key"),
             storage_options=self.storage,
         )  # fmt: skip
-
-
-def _instant(text: str | None) -> Any:
-    """Milliseconds if it is a number, otherwise a date for the engine to read."""
-    return int(text) if text is not None and text.strip().isdigit() else text

@@ -99,7 +99,7 @@ def _changed(spark: Any, view: View, values: Mapping[str, Any], where: Predicate
     """The matching cells with their new values."""
     schema = view.schema
     names = tuple(field.name for field in schema.fields)
-    request = Request(names, _written(view), where)
+    request = Request(names, written_region(view), where)
     if schema.sparse and not any(isinstance(value, SparkColumn) for value in values.values()):
         return frame_of_request(spark, view, request, change=Assigned(cell_values(values, schema), schema))
     cells = frame_of_request(spark, view, request)
@@ -108,7 +108,7 @@ def _changed(spark: Any, view: View, values: Mapping[str, Any], where: Predicate
     return cells.select(*(new[name].alias(name) if name in new else column(name) for name in names))
 
 
-def _written(view: View) -> Region:
+def written_region(view: View) -> Region:
     """Everything; of a dense array, as far as it was written."""
     region = everything(view.schema)
     if view.schema.dense:
