@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml uv.lock
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --frozen --all-extras --inexact --quiet
 	touch $@
 
-demo: install  ## create, write, update and read an array, and show it
+demo: install  ## the life of an array of 336,776 flights, on Spark
 	$(BIN)/python -m terrazzo.cli.main demo
 
 test: install  ## all tests
@@ -33,6 +33,9 @@ check: install  ## ruff, mypy strict, import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: install  ## the documents as pages, in build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: install  ## all benchmarks, as tables
 	$(BIN)/python benchmarks/run.py
