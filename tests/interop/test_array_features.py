@@ -15,7 +15,7 @@ from terrazzo.engine.clock import new_name
 from terrazzo.engine.columns import Column
 from terrazzo.engine.commit import commit_fragments, put_fragment
 from terrazzo.engine.encode import encode_sparse
-from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.format.attribute import Attr
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.domain import Dim

@@ -10,7 +10,7 @@ from damage import Kind
 
 from terrazzo.engine.columns import Column
 from terrazzo.engine.encode import EncodedFragment, encode_dense, encode_sparse
-from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.tables import columns_of, table_of
 from terrazzo.format import versions
 from terrazzo.format.attribute import Attr
@@ -208,6 +208,13 @@ def cells_of(schema: Schema, n: int = N_CELLS) -> dict[str, Column]:
     return columns_of(table_of(data), schema, [field.name for field in schema.fields])
 
 
+def _taken(encoded: EncodedFragment) -> EncodedFragment:
+    """Without its bytes: only the metadata are wanted."""
+    for file in encoded.files:
+        list(file)
+    return encoded
+
+
 @cache
 def sparse_fragment(*, timed: bool = False) -> EncodedFragment:
     schema = replace(sparse_schema(), enums={"colours": ENUMERATIONS[0]})
@@ -218,7 +225,7 @@ def sparse_fragment(*, timed: bool = False) -> EncodedFragment:
         columns[DELETE_TIMESTAMPS] = Column(np.full(n, (1 << 64) - 1, np.uint64))
         columns[DELETE_CONDITION] = Column(np.full(n, (1 << 64) - 1, np.uint64))
     processed = [f"__commits/{name_of(9)}.del"] if timed else []
-    return encode_sparse(name_of(2), schema, SCHEMA_NAME, columns, processed=processed)
+    return _taken(encode_sparse(name_of(2), schema, SCHEMA_NAME, columns, processed=processed))
 
 
 @cache
@@ -227,7 +234,7 @@ def plain_fragment() -> EncodedFragment:
     n = 23
     data = {"x": np.arange(n), "y": np.arange(n), "a": np.arange(n, dtype=np.int32), "s": ["s"] * n}
     columns = columns_of(table_of(data), schema, list(data))
-    return encode_sparse(name_of(2), schema, SCHEMA_NAME, columns)
+    return _taken(encode_sparse(name_of(2), schema, SCHEMA_NAME, columns))
 
 
 @cache
@@ -236,7 +243,7 @@ def dense_fragment() -> EncodedFragment:
     n = 12 * 4
     data = {"a": np.arange(n, dtype=np.float32), "b": ["t" * (i % 3) if i % 4 else None for i in range(n)]}
     columns = columns_of(table_of(data), schema, ["a", "b"])
-    return encode_dense(name_of(3), schema, SCHEMA_NAME, columns, ((1, 8), (1, 6)), 12, None)
+    return _taken(encode_dense(name_of(3), schema, SCHEMA_NAME, columns, ((1, 8), (1, 6)), 12, None))
 
 
 def read_metadata_file(stored: bytes, schema: Schema) -> object:

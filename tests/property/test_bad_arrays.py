@@ -24,7 +24,7 @@ from terrazzo.engine.encode import encode_sparse
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.region import everything
 from terrazzo.engine.snapshot import Window, take_snapshot
-from terrazzo.engine.sparse import run_scan, to_batch
+from terrazzo.engine.sparse import result_schema, run_scan, to_batch
 from terrazzo.engine.tables import columns_of, table_of
 from terrazzo.engine.view import View
 from terrazzo.engine.write import in_global_order, write_dense
@@ -86,7 +86,9 @@ def read(store: Any, cipher: Aes256Gcm | None, wanted: str | None = None) -> Any
         box = domain_box(schema)
         if np.prod([float(high - low + 1) for low, high in box]) > 1 << 20:
             return None  # nobody asks for all of it
-        return pa.Table.from_batches([to_batch(read_box(view, box, names), names, schema)])
+        return pa.Table.from_batches(
+            [to_batch(read_box(view, box, names), schema, result_schema(names, schema))]
+        )
     plan = plan_scan(view, Request(names, everything(schema)), 1 << 30)
     batches = [batch for task in plan.tasks for batch in run_scan(view, plan.request, task)]
     return pa.Table.from_batches(batches) if batches else None

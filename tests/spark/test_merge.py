@@ -4,7 +4,7 @@ import datetime as dt
 
 import numpy as np
 import pytest
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 import terrazzo as tz
 from terrazzo.spark import SparkArray

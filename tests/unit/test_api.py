@@ -134,8 +134,9 @@ def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
     tz.Group.create(str(tmp_path / "group"))
 
     for name, told in [
-        ("nothing", "there is no array at .*nothing$"),
+        ("nothing", "there is no array at .*nothing; check the path$"),
         ("folder", "there is no array at .*folder: the folder has no __schema"),
+        ("folder/notes.txt", "notes.txt is a file, and an array is a folder"),
         ("group", "is a group, not an array; open it with Group"),
     ]:
         with pytest.raises(tz.ArrayNotFoundError, match=told):
@@ -146,6 +147,10 @@ def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists()
     with pytest.raises(tz.ArrayExistsError, match=r"the folder .* is not empty; choose another place"):
         tz.create(str(tmp_path / "folder"), SCHEMA)
+    with pytest.raises(
+        tz.ArrayExistsError, match=r"notes.txt is a file, and an array is a folder; choose another"
+    ):
+        tz.create(str(tmp_path / "folder" / "notes.txt"), SCHEMA)
     with pytest.raises(tz.ArrayNotFoundError, match="there is no group at"):
         tz.Group(str(tmp_path / "folder"))
     with pytest.raises(tz.InvalidRequestError, match=r"schema='x'; a terrazzo.Schema is expected"):

@@ -109,7 +109,7 @@ def _run(place: Path, master: str) -> None:
             told["more"] = f"and {array.count():,} now"
         with line("Consolidate on the executors") as told:
             told["cells"] = array.count()
-            array.consolidate()
+            array.consolidate(max_fragment_size="1MB")
         with line("Vacuum what was replaced"):
             array.vacuum(retain=0)
         with line("Export to Parquet") as told:

@@ -45,7 +45,10 @@ def name_report(name: TimestampedName | None) -> Report:
 
 
 def schema(content: bytes, place: Place, report: Report) -> None:
-    unpacked = Schema.unpack(open_tile(content, place, report))
+    describe_schema(Schema.unpack(open_tile(content, place, report)), report)
+
+
+def describe_schema(unpacked: Schema, report: Report) -> None:
     report |= {
         "format_version": unpacked.version,
         "array": "sparse" if unpacked.sparse else "dense",

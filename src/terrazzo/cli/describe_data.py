@@ -13,8 +13,9 @@ from terrazzo.cli.place import Place
 from terrazzo.cli.values import cell_type, number, pipeline, plain, raw
 from terrazzo.engine.arrow import value_type
 from terrazzo.engine.columns import Column
-from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS, FragmentReader
+from terrazzo.engine.fetch import FragmentReader
 from terrazzo.engine.fragments import Fragment
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.errors import CorruptionError, FormatError, MissingObjectError
 from terrazzo.format import keys
 from terrazzo.format.attribute import Attr

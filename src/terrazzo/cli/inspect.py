@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from terrazzo.cli.options import KEY_VARIABLE, AsJson, KeyFile, Storage, pairs, read_key
+
 if TYPE_CHECKING:
     from terrazzo.cli.kinds import FileKind
     from terrazzo.cli.output import Report
@@ -12,14 +14,12 @@ if TYPE_CHECKING:
 
 def inspect(
     file: Annotated[str, typer.Argument(metavar="FILE", help="a path, or a URI such as s3://bucket/array/…")],
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON, with nothing left out")] = False,
+    as_json: AsJson = False,
     values: Annotated[
         int, typer.Option(min=0, metavar="N", help="decode the first N values of a data file")
     ] = 0,
-    key: Annotated[
-        str | None, typer.Option(help="key of an encrypted array: 32 characters or 64 hexadecimal digits")
-    ] = None,
-    key_file: Annotated[str | None, typer.Option(help="a file that holds the key")] = None,
+    key_file: KeyFile = None,
+    storage: Storage = None,
 ) -> None:
     """Print a file of an array or group field by field, or list the files of a folder.
 
@@ -27,18 +27,19 @@ def inspect(
     printed before the error that says where the damage is.
     """
     from terrazzo.cli.output import print_report
-    from terrazzo.cli.place import Place, cipher_of
+    from terrazzo.cli.place import Place
+    from terrazzo.engine.keys import as_cipher
     from terrazzo.errors import FormatError, InvalidRequestError
 
-    cipher = cipher_of(key, key_file)
-    place = Place.parse(file, cipher)
+    cipher = as_cipher(read_key(key_file))
+    place = Place.parse(file, cipher, pairs(storage, "--storage"))
     report: Report = {}
     try:
         fill_report(place, report, values)
     except InvalidRequestError as problem:
         if cipher is None and "encrypted" in str(problem):
             raise InvalidRequestError(
-                f"{place.uri}: the array is encrypted; give --key-file or --key"
+                f"{place.uri}: the array is encrypted; give --key-file, or set {KEY_VARIABLE}"
             ) from None
         raise
     except FormatError as problem:

@@ -11,9 +11,11 @@ from typing import Any
 
 ROWS = 20
 """Rows of a table, or items of a list, that text shows; JSON has them all."""
-UNLIMITED = frozenset({"files", "sections"})
+UNLIMITED = frozenset({"files", "sections", "events", "fragments", "findings", "actions"})
 _ITEMS = 6
 """Items of a list inside a table."""
+
+_TITLE = ("command", "kind", "file", "uri")
 
 Report = dict[str, Any]
 
@@ -23,6 +25,13 @@ class Shown:
     """A value that people and programs want in different words."""
 
     text: str
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A value for programs only."""
+
     data: Any
 
 
@@ -47,7 +56,7 @@ def printable(text: str) -> str:
 
 def _data(value: Any) -> Any:
     match value:
-        case Shown():
+        case Shown() | Hidden():
             return _data(value.data)
         case Mapping():
             return {str(key): _data(item) for key, item in value.items()}
@@ -56,33 +65,53 @@ def _data(value: Any) -> Any:
     return value
 
 
+def make_console() -> Any:
+    from rich.console import Console
+
+    terminal = sys.stdout.isatty()
+    # Rich would fold tables at 80 columns in a pipe, where nobody looks at the width.
+    return Console(
+        file=sys.stdout,
+        force_terminal=None if terminal else False,
+        no_color=None if terminal else True,
+        width=None if terminal else 10_000,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
+def print_tree(tree: Any) -> None:
+    """A tree of rich, its labels being rich's Text, without the padding that rich adds."""
+    console = make_console()
+    with console.capture() as captured:
+        console.print(tree)
+    for line in captured.get().splitlines():
+        print(line.rstrip())
+
+
 class _Text:
     def __init__(self) -> None:
-        from rich.console import Console
-
-        terminal = sys.stdout.isatty()
-        # Rich would fold tables at 80 columns in a pipe, where nobody looks at the width.
-        self.console = Console(
-            file=sys.stdout,
-            force_terminal=None if terminal else False,
-            no_color=None if terminal else True,
-            width=None if terminal else 10_000,
-            highlight=False,
-            markup=False,
-            emoji=False,
-        )
+        self.console = make_console()
 
     def report(self, report: Report) -> None:
-        title = " ".join(str(report[key]) for key in ("kind", "file") if key in report)
+        title = " ".join(str(report[key]) for key in _TITLE if key in report)
+        if report.get("dry_run"):
+            title += " (dry run: nothing was changed)"
         self._line(title, style="bold")
-        self._mapping({key: item for key, item in report.items() if key not in {"kind", "file"}}, 1)
+        rest = {key: item for key, item in report.items() if key not in {*_TITLE, "dry_run"}}
+        self._mapping(rest, 1)
 
     def _mapping(self, mapping: Mapping[str, Any], depth: int) -> None:
         simple = {key: value for key, value in mapping.items() if not _is_nested(value)}
         width = max((len(key) for key in simple), default=0)
         for key, value in mapping.items():
             label = key.replace("_", " ")
-            if key in simple:
+            if isinstance(value, Shown) and "\n" in value.text:
+                self._line(f"{'  ' * depth}{label}", style="bold")
+                for line in value.text.splitlines():
+                    self._line(f"{'  ' * (depth + 1)}{line}")
+            elif key in simple:
                 self._line(f"{'  ' * depth}{label.ljust(width)}  {_line_of(value)}")
             elif isinstance(value, Mapping):
                 self._line(f"{'  ' * depth}{label}", style="bold")
@@ -97,12 +126,18 @@ class _Text:
 
         self._line(f"{'  ' * depth}{key.replace('_', ' ')}: {len(rows)}", style="bold")
         shown = rows if key in UNLIMITED else rows[:ROWS]
-        columns = list(dict.fromkeys(name for row in shown for name in row))
+        columns = list(
+            dict.fromkeys(
+                name for row in shown for name, value in row.items() if not isinstance(value, Hidden)
+            )
+        )
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for name in columns:
             numeric = all(isinstance(row.get(name), int | float | None) for row in shown)
             table.add_column(
-                Text(name.replace("_", " ")), justify="right" if numeric else "left", overflow="fold"
+                Text(name.removesuffix("_ms").replace("_", " ")),
+                justify="right" if numeric else "left",
+                overflow="fold",
             )
         for row in shown:
             table.add_row(*(Text(_line_of(row.get(name), _ITEMS)) for name in columns))

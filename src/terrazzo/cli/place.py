@@ -2,12 +2,12 @@
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NoReturn
 
 from terrazzo.cli.kinds import parse_name
-from terrazzo.engine.keys import as_cipher
 from terrazzo.engine.snapshot import list_array, load_schemas, with_enumerations
 from terrazzo.errors import ArrayNotFoundError, FormatError, InvalidRequestError
 from terrazzo.format import keys
@@ -27,16 +27,17 @@ class Place:
     base: str
     segments: tuple[str, ...]
     cipher: Aes256Gcm | None = field(default=None, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def parse(cls, given: str, cipher: Aes256Gcm | None) -> "Place":
+    def parse(cls, given: str, cipher: Aes256Gcm | None, options: Mapping[str, str] | None = None) -> "Place":
         if (match := _URI.fullmatch(given)) is None:
             if not given:
                 raise InvalidRequestError("an empty path names no file")
             base, path = "/", os.path.abspath(given)  # noqa: PTH100 - a link is not to be followed
         else:
             base, path = f"{match[1]}/", match[2]
-        return cls(base, tuple(part for part in path.split("/") if part), cipher)
+        return cls(base, tuple(part for part in path.split("/") if part), cipher, options or {})
 
     @property
     def uri(self) -> str:
@@ -52,7 +53,7 @@ class Place:
     @cached_property
     def store(self) -> Store:
         """Everything below this place."""
-        return open_store(self.uri)
+        return open_store(self.uri, self.options)
 
     @cached_property
     def folder(self) -> Store:
@@ -104,17 +105,3 @@ class Place:
 
     def missing(self) -> NoReturn:
         raise ArrayNotFoundError(f"{self.uri}: there is no such file or folder; check the path")
-
-
-def cipher_of(key: str | None, key_file: str | None) -> Aes256Gcm | None:
-    """The key as the engine takes it; a file may hold it as bytes or as text. It appears in no message."""
-    if key is not None and key_file is not None:
-        raise InvalidRequestError("give --key or --key-file, not both")
-    if key_file is None:
-        return as_cipher(key)
-    try:
-        with open(key_file, "rb") as opened:  # noqa: PTH123
-            content = opened.read(4096)
-    except OSError as problem:
-        raise InvalidRequestError(f"--key-file: {problem.strerror}: {key_file}") from None
-    return as_cipher(content if len(content) == 32 else content.strip().decode("ascii", "replace"))

@@ -23,6 +23,7 @@ from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.schema import Schema
 from terrazzo.storage import open_store
 from terrazzo.storage.base import Store
+from terrazzo.storage.local import LocalStore
 
 Options = Mapping[str, str]
 
@@ -40,6 +41,8 @@ def create(
     listed = list_array(store)
     if listed.is_array:
         raise ArrayExistsError(f"there is an array at {store.uri} already; open it, or choose another place")
+    if isinstance(store, LocalStore) and store.is_file:
+        raise ArrayExistsError(f"{store.uri} is a file, and an array is a folder; choose another place")
     # What a create or a first write that was cut short leaves behind is no obstacle to the next one.
     if listed.root or set(listed.root_folders) - {keys.SCHEMA_FOLDER, keys.FRAGMENT_FOLDER}:
         raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
@@ -196,12 +199,14 @@ class Array:
 
     def scan(
         self, columns: Sequence[str] | None = None, where: str | None = None, region: Mapping[str, Any] | None = None,
-        memory: int | str = "1GiB",
+        memory: int | str = "1GiB", progress: Any = None,
     ) -> Any:  # fmt: skip
-        """Cells as a pyarrow.RecordBatchReader, in no particular order, with a bound on the memory in use."""
+        """Cells as a pyarrow.RecordBatchReader, in no particular order, with a bound on the memory in use. `progress`
+        is called with the tasks done and the tasks in all."""
         from terrazzo.engine.reading import scan_batches  # noqa: PLC0415
 
-        return scan_batches(self._view, self._request(columns, where, region, None), parse_size(memory))
+        request = self._request(columns, where, region, None)
+        return scan_batches(self._view, request, parse_size(memory), progress=progress)
 
     def count(self, where: str | None = None, region: Mapping[str, Any] | None = None) -> int:
         from terrazzo.engine.reading import count_cells  # noqa: PLC0415

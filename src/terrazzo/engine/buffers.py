@@ -1,6 +1,7 @@
 """Arrow arrays over numpy buffers.
 
-`pa.array` and `pa.scalar` import pandas where it is installed, which takes longer than a small read: these do not.
+`pa.array`, `pa.scalar` and `to_numpy` import pandas where it is installed, which takes longer than a small read: these
+do not.
 """
 
 from collections.abc import Sequence
@@ -41,3 +42,11 @@ def binaries(cells: Sequence[bytes]) -> Any:
 def binary(cell: bytes) -> Any:
     """One binary as a scalar."""
     return binaries([cell])[0]
+
+
+def integers(array: Any) -> NDArray[Any]:
+    """Whole numbers, none of them null, as they lie in memory."""
+    dtype = np.dtype(array.type.to_pandas_dtype())
+    if not len(array):
+        return np.empty(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)

@@ -73,9 +73,8 @@ class BulkWrite:
         cells = size = 0
         try:
             for encoded in self._fragments(data):
-                written.append(encoded.fragment.name)
-                put_fragment(self.store, encoded)
-                footer = encoded.fragment.footer
+                written.append(encoded.name)
+                footer = put_fragment(self.store, encoded).footer
                 cells += footer.n_cells(self.schema)
                 size += sum(footer.file_sizes) + sum(footer.var_file_sizes) + sum(footer.validity_file_sizes)
         except BaseException:

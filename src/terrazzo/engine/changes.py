@@ -41,13 +41,12 @@ def changes(view: View, since_ms: int, until_ms: int) -> Any:
     schema = after.schema
     before = before.following(replace(before.snapshot, schema=schema, schema_name=after.snapshot.schema_name))
     old, new = _cells(before, schema), _cells(after, schema)
-    names = tuple(field.name for field in schema.fields)
+    result = result_schema(tuple(field.name for field in schema.fields), schema)
     if schema.allows_duplicates:
         kinds, cells = _bag_difference(old, new, schema)
     else:
         kinds, cells = _difference(old, new, schema)
-    batch = to_batch(cells, names, schema)
-    table = pa.Table.from_batches([batch], result_schema(names, schema))
+    table = pa.Table.from_batches([to_batch(cells, schema, result)], result)
     labels = pa.array(["insert", "delete", "update_before", "update_after"]).take(numbers(kinds))
     return table.add_column(0, pa.field(CHANGE, pa.string(), nullable=False), labels)
 

@@ -7,12 +7,14 @@ for right before the commit. What this process put a few seconds ago is not: mos
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from math import inf
 
 from terrazzo.engine.clock import new_name, reach
-from terrazzo.engine.encode import EncodedFragment
-from terrazzo.engine.snapshot import parallel
-from terrazzo.errors import ConflictError, MissingObjectError
+from terrazzo.engine.encode import DataFile, EncodedFragment
+from terrazzo.engine.fragments import Fragment
+from terrazzo.engine.runner import parallel
+from terrazzo.errors import ConflictError, MissingObjectError, TerrazzoError
 from terrazzo.format.commits import Commit
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.generic_tile import pack_generic_tile
@@ -26,21 +28,39 @@ _put: dict[str, float] = {}
 """When this process put a fragment, those of the last seconds; the oldest stand first."""
 
 
-def put_fragment(store: Store, encoded: EncodedFragment) -> None:
-    """The files of a fragment, metadata last. It exists for nobody until it is committed."""
-    folder, began = encoded.fragment.key, time.monotonic()
-    for name, pieces in encoded.files.items():
-        store.put(f"{folder}/{name}", pieces)
-    store.put(f"{folder}/{FRAGMENT_METADATA_FILE}", encoded.metadata)
+def put_fragment(store: Store, encoded: EncodedFragment) -> Fragment:
+    """The files of a fragment, all of them while their tiles are being encoded, and metadata last. It exists for
+    nobody until it is committed; if anything fails, what was put is removed."""
+    began = time.monotonic()
+
+    def put(file: DataFile) -> None:
+        with store.open_writer(f"{encoded.key}/{file.name}") as writer:
+            for pieces in file:
+                writer.write_all(pieces)
+
+    try:
+        parallel(put, encoded.files)
+        store.put(f"{encoded.key}/{FRAGMENT_METADATA_FILE}", encoded.metadata)
+    except BaseException:
+        encoded.stop()
+        with suppress(TerrazzoError):  # nobody sees them: if they cannot be removed now, vacuum does it later
+            store.delete_folder(encoded.key)
+        raise
+    _remember(store, encoded, began)
+    return encoded.fragment
+
+
+def _remember(store: Store, encoded: EncodedFragment, began: float) -> None:
+    """That a fragment was put just now; one that took long to put is looked at first."""
     now = time.monotonic()
     if now - began > _FRESH_S:
-        there = {entry.key for entry in store.list(folder)}
-        if not there >= {f"{folder}/{name}" for name in encoded.files}:
-            raise _gone([folder])
+        there = {entry.key for entry in store.list(encoded.key)}
+        if not there >= {f"{encoded.key}/{file.name}" for file in encoded.files}:
+            raise _gone([encoded.key])
     for key, put in list(_put.items()):
         if put < now - _FRESH_S:
             _put.pop(key, None)
-    _put[folder] = now
+    _put[encoded.key] = now
 
 
 def _require_files(store: Store, names: Sequence[TimestampedName]) -> None:

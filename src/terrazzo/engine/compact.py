@@ -6,7 +6,8 @@ from terrazzo.engine.clock import FOREVER, new_name
 from terrazzo.engine.commit import put_ignored
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.metadata import Entries, load_entries
-from terrazzo.engine.snapshot import Window, list_array, parallel, read_ledger, take_snapshot
+from terrazzo.engine.runner import parallel
+from terrazzo.engine.snapshot import Window, list_array, read_ledger, take_snapshot
 from terrazzo.engine.view import View
 from terrazzo.format import keys
 from terrazzo.format.commits import Commit

@@ -21,9 +21,9 @@ from terrazzo.engine.columns import Column
 from terrazzo.engine.commit import commit_fragments, put_fragment
 from terrazzo.engine.dense import Box, read_box, shape_of
 from terrazzo.engine.encode import encode_sparse
-from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.keeping import alien, keep_dropped
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.merge import Source, merge
 from terrazzo.engine.plan import Part, Request, ScanTask, plan_boxes
 from terrazzo.engine.reading import slabs
@@ -227,8 +227,7 @@ def _run_sparse(task: BoxTask) -> Fragment | None:
         new_name(task.start_ms, task.end_ms), view.schema, view.snapshot.schema_name, kept,
         processed=[condition.marker for condition in task.conditions], cipher=view.cipher,
     )  # fmt: skip
-    put_fragment(view.store, encoded)
-    return encoded.fragment
+    return put_fragment(view.store, encoded)
 
 
 def _sources(view: View, scan: ScanTask) -> list[Source]:
@@ -283,8 +282,7 @@ def _run_dense(task: BoxTask) -> Fragment:
     columns = read_box(alone, box, [attr.name for attr in view.schema.attrs])
     name = new_name(task.start_ms, task.end_ms)
     encoded = dense_fragment(view.schema, view.snapshot.schema_name, columns, box, name, view.cipher)
-    put_fragment(view.store, encoded)
-    return encoded.fragment
+    return put_fragment(view.store, encoded)
 
 
 def run_consolidation(

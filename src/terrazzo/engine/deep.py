@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from terrazzo.engine.columns import Column, concat
 from terrazzo.engine.encode import tile_bounds
-from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS, FragmentReader
+from terrazzo.engine.fetch import FragmentReader
 from terrazzo.engine.findings import Finding, Severity
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.order import equals_previous, is_sorted, sort_keys
 from terrazzo.engine.snapshot import current_schema
 from terrazzo.engine.statistics import Kind, tile_statistics

@@ -10,13 +10,13 @@ import numpy as np
 from terrazzo.engine.clock import as_text
 from terrazzo.engine.condition_text import describe_condition, describe_name, describe_value
 from terrazzo.engine.fragments import Fragment, load_fragment, of_footer
+from terrazzo.engine.runner import parallel
 from terrazzo.engine.snapshot import (
     Ledger,
     current_schema,
     list_array,
     load_condition,
     load_schemas,
-    parallel,
     read_ledger,
     with_enumerations,
 )

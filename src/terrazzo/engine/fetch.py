@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from terrazzo.engine.columns import Column
 from terrazzo.engine.fragments import LARGEST, Fragment, Sections
+from terrazzo.engine.layout import Layout, StoredField, StoredFile
 from terrazzo.engine.runner import run_all
 from terrazzo.errors import ConflictError, CorruptionError, FormatError, MissingObjectError
-from terrazzo.format import keys, versions
-from terrazzo.format.attribute import Attr
-from terrazzo.format.datatypes import Datatype
+from terrazzo.format import versions
 from terrazzo.format.domain import Dim
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.filters.base import FilterCode
@@ -24,17 +23,9 @@ from terrazzo.format.schema import Schema
 from terrazzo.format.tile import TileCodec
 from terrazzo.storage.base import Store
 
-TIMESTAMPS = "__timestamps"
-DELETE_TIMESTAMPS = "__delete_timestamps"
-DELETE_CONDITION = "__delete_condition_index"
-_HIDDEN = {
-    TIMESTAMPS: keys.TIMESTAMPS_FILE,
-    DELETE_TIMESTAMPS: keys.DELETE_TIMESTAMPS_FILE,
-    DELETE_CONDITION: keys.DELETE_CONDITIONS_FILE,
-}
-
 Tiles = NDArray[np.int64]
 Job = Callable[[], None]
+Spans = list[tuple[int, int]]
 _JOB_SIZE = 1 << 20
 _MOST_STRINGS = 1 << 29  # of a tile that holds its offsets: they take 32 bits' worth of bytes
 _COMPRESSORS = frozenset(
@@ -51,42 +42,44 @@ _COMPRESSORS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """One data file of a field: where its tiles lie, and how they are stored."""
+    """One data file of a fragment: where its tiles lie, and how they are stored."""
 
-    name: str
-    codec: TileCodec
-    offsets: NDArray[np.uint64]
-    size: int
+    key: str
     uri: str
+    codec: TileCodec
+    edges: NDArray[np.uint64]  # where each tile begins, and the end of the file
 
-    def spans(self, tiles: Tiles) -> list[tuple[int, int]]:
-        starts, sizes = self._places(tiles)
-        return list(zip(starts.tolist(), sizes.tolist(), strict=True))
+    def spans(self, tiles: Tiles) -> Spans:
+        """Start and length of each tile."""
+        starts, ends, size = self.edges[tiles].tolist(), self.edges[tiles + 1].tolist(), int(self.edges[-1])
+        spans = [(start, end - start) for start, end in zip(starts, ends, strict=True)]
+        if size >> 62 or any(length < 0 or start + length > size for start, length in spans):
+            raise CorruptionError(f"the tiles overlap or lie outside of {size} bytes", key=self.uri)
+        return spans
 
-    def room(self, tiles: Tiles, size: int, repeats: int = 1) -> NDArray[np.uint8]:
+    def room(self, spans: Spans, size: int, repeats: int = 1) -> NDArray[np.uint8]:
         """Space for what these tiles decode to, if the bytes stored of them can become that many.
 
         `repeats`: how often a byte may count; in a dictionary all cells can be one string.
         """
-        stored = int(self._places(tiles)[1].sum())
+        stored = sum([length for _, length in spans])
         if size > min(stored * self.codec.expansion * repeats, LARGEST):
             raise CorruptionError(f"{stored} bytes cannot hold {size} bytes of cells", key=self.uri)
         return np.empty(size, np.uint8)
-
-    def _places(self, tiles: Tiles) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        ends = np.append(self.offsets[1:], np.uint64(self.size))[tiles]
-        starts = self.offsets[tiles]
-        if (ends < starts).any() or (ends > self.size).any() or self.size >> 62:
-            raise CorruptionError(f"the tiles overlap or lie outside of {self.size} bytes", key=self.uri)
-        return starts, ends - starts
 
 
 class FragmentReader:
     """Reads columns of one fragment, in its own schema."""
 
-    def __init__(self, store: Store, fragment: Fragment, schema: Schema, cipher: Aes256Gcm | None) -> None:
-        self.store, self.fragment, self.schema, self.cipher = store, fragment, schema, cipher
+    def __init__(
+        self, store: Store, fragment: Fragment, schema: Schema, cipher: Aes256Gcm | None,
+        layout: Layout | None = None,
+    ) -> None:  # fmt: skip
+        """`layout`: of fragments like this one, for readers of many to share."""
+        self.store, self.fragment, self.schema = store, fragment, schema
+        self.layout = layout or Layout(schema, fragment.version, fragment.footer.slots, cipher)
         self.sections = Sections(store, fragment, schema, cipher)
+        self._known_files: dict[str, list[_File]] = {}
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
@@ -107,32 +100,24 @@ class FragmentReader:
         return np.arange(self.sections.n_tiles, dtype=np.int64)
 
     def has(self, name: str) -> bool:
-        if name == TIMESTAMPS:
-            return self.fragment.has_timestamps
-        if name in _HIDDEN:
-            return self.fragment.footer.slots.has_delete_metadata
-        return self.schema.has(name)
+        return self.layout.has(name)
 
     def tile_sizes(self, name: str, tiles: Tiles, cells: NDArray[np.int64]) -> NDArray[np.int64]:
         """Bytes in memory of a column, per tile; `cells` are those of the tiles."""
-        field = self._field(name)
-        if field is None:
-            return cells * 8
-        if field.is_var:
-            values = self.sections.per_tile(Section.VAR_SIZES, self._slot(name))[tiles].astype(np.int64)
-            sizes = values + cells * 8
-        else:
-            sizes = cells * (field.cell_val_num * field.datatype.size)
-        return sizes + cells if self._nullable(field) else sizes
+        stored = self.layout.field(name)
+        if stored.is_var:
+            values = self.sections.per_tile(Section.VAR_SIZES, stored.slot)[tiles].astype(np.int64)
+            return values + cells * (8 + stored.nullable)
+        return cells * (stored.cell_size + stored.nullable)
 
     def cost(self, names: Iterable[str], tiles: Tiles) -> tuple[int, int]:
         """Bytes and requests that reading these tiles takes from the store."""
         size = requests = 0
         for name in names:
             for file in self._files(name):
-                spans = file.spans(tiles)
-                size += sum(length for _, length in spans)
-                requests += len(_job_edges(np.array([length for _, length in spans], np.int64))) - 1
+                lengths = [length for _, length in file.spans(tiles)]
+                size += sum(lengths)
+                requests += len(_job_edges(lengths)) - 1
         return size, requests
 
     def read(self, names: Sequence[str], tiles: Tiles) -> dict[str, Column]:
@@ -152,225 +137,157 @@ class FragmentReader:
 
     def prepare(self, names: Sequence[str], tiles: Tiles, jobs: list[Job]) -> Callable[[], dict[str, Column]]:
         """Append the jobs that decode these columns; call the result for them once the jobs have run."""
-        finishers = {name: self._prepare(name, tiles, jobs) for name in names}
+        cells = self.cells[tiles].tolist()
+        finishers = {name: self._prepare(name, tiles, cells, jobs) for name in names}
         return lambda: {name: finish() for name, finish in finishers.items()}
 
     # -- one field ------------------------------------------------------------------------------------
 
-    def _field(self, name: str) -> Attr | Dim | None:
-        return None if name in _HIDDEN else self.schema.field(name)
-
-    def _slot(self, name: str) -> int:
-        slots = self.fragment.footer.slots
-        match name:
-            case "__timestamps":
-                return slots.timestamps
-            case "__delete_timestamps":
-                return slots.delete_timestamps
-            case "__delete_condition_index":
-                return slots.delete_condition
-        for index, attr in enumerate(self.schema.attrs):
-            if attr.name == name:
-                return index
-        if self.fragment.version < versions.SPLIT_DIMENSIONS:
-            return slots.coords
-        return slots.dim(next(j for j, dim in enumerate(self.schema.dims) if dim.name == name))
-
-    def _prepare(self, name: str, tiles: Tiles, jobs: list[Job]) -> Callable[[], Column]:
+    def _prepare(self, name: str, tiles: Tiles, cells: list[int], jobs: list[Job]) -> Callable[[], Column]:
         """Append the jobs that decode a column; the result is there once they have run."""
-        field = self._field(name)
-        if isinstance(field, Dim) and self.fragment.version < versions.SPLIT_DIMENSIONS:
-            return self._prepare_joint(field, tiles, jobs)
-        cells = self.cells[tiles]
-        files = self._files(name)
-        validity = files[-1].room(tiles, int(cells.sum())) if self._nullable(field) else None
-        if validity is not None:
-            jobs += self._decode(files[-1], tiles, cells, validity)
-        if field is not None and field.is_var:
-            values, offsets = self._prepare_var(files, tiles, cells, jobs)
+        stored = self.layout.field(name)
+        if stored.joint:
+            return self._prepare_joint(stored, tiles, cells, jobs)
+        files, n = self._files(name), sum(cells)
+        validity = None
+        if stored.nullable:
+            spans = files[-1].spans(tiles)
+            validity = files[-1].room(spans, n)
+            jobs += self._decode(files[-1], spans, cells, validity)
+        if stored.is_var:
+            values, offsets = self._prepare_var(stored, files, tiles, cells, jobs)
             return lambda: Column(values, offsets, None if validity is None else validity != 0)
-        datatype = Datatype.UINT64 if field is None else field.datatype
-        per_cell = 1 if field is None else field.cell_val_num
-        raw = files[0].room(tiles, int(cells.sum()) * per_cell * datatype.size)
-        jobs += self._decode(files[0], tiles, cells * (per_cell * datatype.size), raw)
-        values = raw.view(datatype.dtype)
-        if per_cell > 1:
-            values = values.reshape(-1, per_cell)
+        width, spans = stored.cell_size, files[0].spans(tiles)
+        raw = files[0].room(spans, n * width)
+        jobs += self._decode(files[0], spans, [each * width for each in cells], raw)
+        values = raw.view(stored.datatype.dtype)
+        if stored.values_per_cell > 1:
+            values = values.reshape(-1, stored.values_per_cell)
         return lambda: Column(values, None, None if validity is None else validity != 0)
 
     def _prepare_var(
-        self, files: list[_File], tiles: Tiles, cells: NDArray[np.int64], jobs: list[Job]
+        self, stored: StoredField, files: list[_File], tiles: Tiles, cells: list[int], jobs: list[Job]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        fixed, var = files[0], files[1]
-        slot = self._slot_of_file[fixed.name]
-        sizes = self.sections.per_tile(Section.VAR_SIZES, slot)[tiles].astype(np.int64)
+        fixed, var, n = files[0], files[1], sum(cells)
+        sizes = self.sections.per_tile(Section.VAR_SIZES, stored.slot)[tiles].tolist()
+        fixed_spans, var_spans = fixed.spans(tiles), var.spans(tiles)
         if var.codec.holds_offsets:
-            if len(cells) and int(cells.max()) > _MOST_STRINGS:
-                raise CorruptionError(f"a tile of {int(cells.max())} strings", key=var.uri)
-            values = var.room(tiles, int(sizes.sum()), int(cells.sum()))
+            if cells and max(cells) > _MOST_STRINGS:
+                raise CorruptionError(f"a tile of {max(cells)} strings", key=var.uri)
+            values = var.room(var_spans, sum(sizes), n)
         else:
-            values = var.room(tiles, int(sizes.sum()))
-            fixed.room(tiles, int(cells.sum()) * 8)
-        offsets = np.empty(int(cells.sum()) + 1, np.int64)
+            values = var.room(var_spans, sum(sizes))
+            fixed.room(fixed_spans, n * 8)
+        offsets = np.empty(n + 1, np.int64)
         offsets[-1] = len(values)
-        bases = np.cumsum(sizes) - sizes
-        firsts = np.cumsum(cells) - cells
-
+        bases = list(accumulate(sizes, initial=0))
+        firsts = list(accumulate(cells, initial=0))
         unit = var.codec.cell_size
 
         def place(which: int, starts: NDArray[Any]) -> None:
             """Offsets of a tile count from its own start; in the column they count from the first cell."""
-            first, n, size = int(firsts[which]), int(cells[which]), int(sizes[which])
-            if n and (starts[0] != 0 or starts[-1] > size or (starts[1:] < starts[:-1]).any()):
+            size = sizes[which]
+            if len(starts) and (starts[0] != 0 or starts[-1] > size or (starts[1:] < starts[:-1]).any()):
                 raise CorruptionError(
                     f"offsets of tile {tiles[which]} run backwards or beyond its {size} bytes"
                 )
             if unit > 1 and (size % unit or (starts % unit).any()):
                 raise CorruptionError(f"cells of tile {tiles[which]} are no whole values of {unit} bytes")
-            np.add(starts, bases[which], out=offsets[first : first + n], casting="unsafe")
+            np.add(starts, bases[which], out=offsets[firsts[which] : firsts[which + 1]], casting="unsafe")
 
         if var.codec.holds_offsets:
 
             def strings(which: int, stored: Any) -> None:
-                data, starts = var.codec.decode_strings(stored, int(sizes[which]), int(cells[which]))
-                values[bases[which] : bases[which] + sizes[which]] = data
+                data, starts = var.codec.decode_strings(stored, sizes[which], cells[which])
+                values[bases[which] : bases[which + 1]] = data
                 place(which, starts.view(np.int64))
 
-            jobs += self._each(var, tiles, sizes + cells * 8, strings)
+            in_memory = [size + 8 * count for size, count in zip(sizes, cells, strict=True)]
+            jobs += self._each(var, var_spans, in_memory, strings)
         else:
 
             def starts_only(which: int, stored: Any) -> None:
-                raw = fixed.codec.decode(stored, int(cells[which]) * 8)
-                place(which, raw.view(np.int64))
+                place(which, fixed.codec.decode(stored, cells[which] * 8).view(np.int64))
 
-            jobs += self._each(fixed, tiles, cells * 8, starts_only)
-            jobs += self._decode(var, tiles, sizes, values)
+            jobs += self._each(fixed, fixed_spans, [count * 8 for count in cells], starts_only)
+            jobs += self._decode(var, var_spans, sizes, values)
         return values, offsets
 
-    def _prepare_joint(self, dim: Dim, tiles: Tiles, jobs: list[Job]) -> Callable[[], Column]:
+    def _prepare_joint(
+        self, stored: StoredField, tiles: Tiles, cells: list[int], jobs: list[Job]
+    ) -> Callable[[], Column]:
         """Before format 5 the coordinates of all dimensions share a file, as x,y,x,y… or x,x,…,y,y,…"""
+        dim = stored.field
+        assert isinstance(dim, Dim)
         n_dims, place = len(self.schema.dims), self.schema.dims.index(dim)
-        cells = self.cells[tiles]
-        file = self._files(dim.name)[0]
-        file.room(tiles, int(cells.sum()) * n_dims * dim.datatype.size)
-        out = np.empty(int(cells.sum()), dim.datatype.dtype)
-        firsts = np.cumsum(cells) - cells
+        width, dtype = n_dims * dim.datatype.size, dim.datatype.dtype
+        (file,) = self._files(dim.name)
+        spans = file.spans(tiles)
+        file.room(spans, sum(cells) * width)
+        out = np.empty(sum(cells), dtype)
+        firsts = list(accumulate(cells, initial=0))
         compressed = any(each.code in _COMPRESSORS for each in self.schema.coords_filters.filters)
         zipped = self.fragment.version < versions.COORDS_UNZIPPED and not compressed
 
         def one(which: int, stored: Any) -> None:
-            n = int(cells[which])
-            both = file.codec.decode(stored, n * n_dims * dim.datatype.size).view(dim.datatype.dtype)
-            out[firsts[which] : firsts[which] + n] = (
-                both[place::n_dims] if zipped else both.reshape(n_dims, n)[place]
+            both = file.codec.decode(stored, cells[which] * width).view(dtype)
+            out[firsts[which] : firsts[which + 1]] = (
+                both[place::n_dims] if zipped else both.reshape(n_dims, cells[which])[place]
             )
 
-        jobs += self._each(file, tiles, cells * (n_dims * dim.datatype.size), one)
+        jobs += self._each(file, spans, [count * width for count in cells], one)
         return lambda: Column(out)
-
-    def _nullable(self, field: Attr | Dim | None) -> bool:
-        return isinstance(field, Attr) and field.nullable
 
     # -- files ----------------------------------------------------------------------------------------
 
-    @cached_property
-    def _slot_of_file(self) -> dict[str, int]:
-        return {}
-
-    @cached_property
-    def _known_files(self) -> dict[str, list[_File]]:
-        return {}
-
     def _files(self, name: str) -> list[_File]:
-        if name not in self._known_files:
-            self._known_files[name] = self._find_files(name)
-        return self._known_files[name]
+        known = self._known_files.get(name)
+        if known is None:
+            stored = self.layout.field(name)
+            known = self._known_files[name] = [self._file(file, stored.slot) for file in stored.files]
+        return known
 
-    def _find_files(self, name: str) -> list[_File]:
-        """Values or offsets; then the values of a var field; then the validity of a nullable one."""
-        footer, slot, field = self.fragment.footer, self._slot(name), self._field(name)
-        version, schema = self.fragment.version, self.schema
-        if field is None:
-            codec = TileCodec(schema.coords_filters, Datatype.UINT64, 8, version, cipher=self.cipher)
-            return [self._file(_HIDDEN[name], codec, Section.TILE_OFFSETS, slot, footer.file_sizes)]
-        if isinstance(field, Dim):
-            index = schema.dims.index(field)
-            names = keys.dimension_files(index, name, version)
-            together = version < versions.SPLIT_DIMENSIONS
-            joint = len(schema.dims) if together else 1
-            filters = schema.coords_filters if together else schema.filters_of(field)
-        else:
-            index = schema.attrs.index(field)
-            names, joint = keys.attribute_files(index, name, version), 1
-            filters = schema.filters_of(field)
-        size = field.datatype.size
-        if not field.is_var:
-            codec = TileCodec(
-                filters, field.datatype, field.cell_val_num * size * joint, version, cipher=self.cipher
-            )
-            files = [self._file(names.fixed, codec, Section.TILE_OFFSETS, slot, footer.file_sizes)]
-        else:
-            offsets = TileCodec(schema.offsets_filters, Datatype.UINT64, 8, version, cipher=self.cipher)
-            values = TileCodec(
-                filters, field.datatype, size, version, var=True, cipher=self.cipher,
-                schema_version=schema.version,
-            )  # fmt: skip
-            self._slot_of_file[names.fixed] = slot
-            files = [
-                self._file(names.fixed, offsets, Section.TILE_OFFSETS, slot, footer.file_sizes),
-                self._file(names.var, values, Section.VAR_OFFSETS, slot, footer.var_file_sizes),
-            ]
-        if self._nullable(field):
-            codec = TileCodec(schema.validity_filters, Datatype.UINT8, 1, version, cipher=self.cipher)
-            files.append(
-                self._file(names.validity, codec, Section.VALIDITY_OFFSETS, slot, footer.validity_file_sizes)
-            )
-        return files
+    def _file(self, file: StoredFile, slot: int) -> _File:
+        offsets = self.sections.per_tile(file.section, slot)
+        edges = np.empty(len(offsets) + 1, np.uint64)
+        edges[:-1], edges[-1] = offsets, file.size(self.fragment.footer, slot)
+        key = f"{self.fragment.key}/{file.name}"
+        return _File(key, f"{self.store.uri}/{key}", file.codec, edges)
 
-    def _file(
-        self, name: str, codec: TileCodec, section: Section, slot: int, sizes: tuple[int, ...]
-    ) -> _File:
-        return _File(name, codec, self.sections.per_tile(section, slot), sizes[slot], self._uri(name))
-
-    def _uri(self, name: str) -> str:
-        return f"{self.store.uri}/{self.fragment.key}/{name}"
-
-    def _decode(
-        self, file: _File, tiles: Tiles, sizes: NDArray[np.int64], out: NDArray[np.uint8]
-    ) -> list[Job]:
+    def _decode(self, file: _File, spans: Spans, sizes: list[int], out: NDArray[np.uint8]) -> list[Job]:
         """Jobs that decode the tiles of a file into `out`, each at its place."""
-        ends = np.cumsum(sizes)
+        edges = list(accumulate(sizes, initial=0))
 
         def one(which: int, stored: Any) -> None:
-            file.codec.decode(stored, int(sizes[which]), out[ends[which] - sizes[which] : ends[which]])
+            file.codec.decode(stored, sizes[which], out[edges[which] : edges[which + 1]])
 
-        return self._each(file, tiles, sizes, one)
+        return self._each(file, spans, sizes, one)
 
     def _each(
-        self, file: _File, tiles: Tiles, sizes: NDArray[np.int64], one: Callable[[int, Any], None]
+        self, file: _File, spans: Spans, sizes: list[int], one: Callable[[int, Any], None]
     ) -> list[Job]:
         """Jobs of about a megabyte: fetch a run of tiles, hand each to `one` with its place in the selection."""
-        if not len(tiles):
-            return []
-        spans = file.spans(tiles)
-        edges = _job_edges(sizes)
 
         def job(start: int, stop: int) -> None:
-            key = f"{self.fragment.key}/{file.name}"
             try:
-                for which, stored in enumerate(self.store.get_ranges(key, spans[start:stop]), start):
+                for which, stored in enumerate(self.store.get_ranges(file.key, spans[start:stop]), start):
                     one(which, stored)
             except MissingObjectError:
                 raise ConflictError(
-                    f"{self.store.uri}/{key} was removed while it was read; open the array again"
+                    f"{file.uri} was removed while it was read; open the array again"
                 ) from None
             except FormatError as problem:
-                raise problem.at_key(self._uri(file.name)) from None
+                raise problem.at_key(file.uri) from None
 
-        return [lambda a=a, b=b: job(a, b) for a, b in pairwise(edges)]  # type: ignore[misc]
+        return [partial(job, start, stop) for start, stop in pairwise(_job_edges(sizes))]
 
 
-def _job_edges(sizes: NDArray[np.int64]) -> list[int]:
+def _job_edges(sizes: list[int]) -> list[int]:
     """Where runs of tiles of about a megabyte begin and end."""
-    groups = np.cumsum(sizes) // _JOB_SIZE
-    return [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(sizes)]
+    edges, filled = [0], 0
+    for place, size in enumerate(sizes):
+        if filled >= _JOB_SIZE:
+            edges.append(place)
+            filled = 0
+        filled += size
+    return [*edges, len(sizes)] if sizes else edges

@@ -55,10 +55,10 @@ class Fragment:
     schema_name: str
     footer: Footer
     tail: bytes | None = field(default=None, repr=False, compare=False)  # the whole metadata file, if small
+    key: str = field(init=False, repr=False, compare=False)  # of its folder
 
-    @property
-    def key(self) -> str:
-        return fragment_key(self.name)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", fragment_key(self.name))
 
     @property
     def version(self) -> int:
@@ -142,7 +142,7 @@ class Sections:
         self._map = SectionMap(fragment.footer, None)
         self._lists: dict[tuple[Section, int], NDArray[Any]] = {}
 
-    @property
+    @cached_property
     def n_tiles(self) -> int:
         return self.fragment.footer.n_tiles(self.schema)
 

@@ -6,7 +6,7 @@ from typing import Any
 from terrazzo.engine.clock import new_name, now_ms, reach
 from terrazzo.engine.keys import as_cipher
 from terrazzo.engine.metadata import Entries, Metadata, load_entries, put_entries
-from terrazzo.engine.snapshot import parallel
+from terrazzo.engine.runner import parallel
 from terrazzo.errors import ArrayExistsError, ArrayNotFoundError, FormatError, InvalidRequestError
 from terrazzo.format import keys
 from terrazzo.format.generic_tile import pack_generic_tile, unpack_generic_tile

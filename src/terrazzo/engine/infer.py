@@ -33,15 +33,18 @@ def schema_of(
 ) -> Schema:  # fmt: skip
     """A schema that the data fit: `dims` names the columns that become dimensions (or gives a Dim), all others become
     attributes, nullable where there are nulls, dictionary columns with an enumeration. The domain of a dimension is
-    as wide as its type, unless it is given; that of a float, and of a dense array, is what the data span. Other
-    options are those of Schema."""
+    as wide as its type, unless it is given; that of a float, and of a dense array, is what the data span. `filters`
+    are those of every attribute, or a dict of them by column. Other options are those of Schema."""
     table = as_table(data)
     if table is None:
         raise InvalidRequestError("there are no data to take a schema from")
     chosen = [dims] if isinstance(dims, (str, Dim)) else list(dims)
     names = [dim if isinstance(dim, str) else dim.name for dim in chosen]
     given = table.schema.names
-    for what, asked in (("dims", names), ("domain", domain or {}), ("tile", tile or {})):
+    by_name = dict(filters) if isinstance(filters, Mapping) else {}
+    for what, asked in (
+        ("dims", names), ("domain", domain or {}), ("tile", tile or {}), ("filters", by_name),
+    ):  # fmt: skip
         if unknown := [name for name in asked if name not in given]:
             raise InvalidRequestError(
                 f"{what}: the data lack {', '.join(map(repr, unknown))}; they have {', '.join(map(repr, given))}"
@@ -51,12 +54,17 @@ def schema_of(
         dim if isinstance(dim, Dim) else _dim(dim, table, domain or {}, tile or {}, spanned=dense)
         for dim in chosen
     ]
-    pipeline = [Zstd()] if filters is None else filters
+    made = [_filtered(dim, by_name[dim.name]) if dim.name in by_name else dim for dim in made]
+    pipeline = [Zstd()] if filters is None or isinstance(filters, Mapping) else filters
     enums: dict[str, Enumeration] = {}
-    attrs = [_attr(name, table, pipeline, enums) for name in given if name not in names]
+    attrs = [_attr(name, table, by_name.get(name, pipeline), enums) for name in given if name not in names]
     if not attrs:
         raise InvalidRequestError("every column is a dimension; an array needs at least one attribute")
     return Schema(made, attrs, enums=enums, **options)
+
+
+def _filtered(dim: Dim, filters: Any) -> Dim:
+    return Dim(dim.name, dim.datatype, dim.domain, dim.tile, filters)
 
 
 def _dim(
@@ -64,7 +72,7 @@ def _dim(
 ) -> Dim:
     column = table.column(name)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    datatype, what = _datatype(table.schema.field(name), kind)
+    datatype, what = datatype_of(table.schema.field(name), kind)
     if what == "text":
         return Dim(name, "ascii")
     if what != "number" or datatype is Datatype.BOOL:
@@ -132,7 +140,7 @@ def _attr(name: str, table: Any, filters: Any, enums: dict[str, Enumeration]) ->
         return _labelled(name, column, filters, enums)
     nullable = column.null_count > 0
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        datatype, what = _datatype(field, kind.value_type)
+        datatype, what = datatype_of(field, kind.value_type)
         if what != "number":
             raise InvalidRequestError(f"column {name!r}: lists hold numbers, not {kind.value_type}")
         size = kind.list_size if pa.types.is_fixed_size_list(kind) else None
@@ -141,7 +149,7 @@ def _attr(name: str, table: Any, filters: Any, enums: dict[str, Enumeration]) ->
         )
     if pa.types.is_fixed_size_binary(kind):
         return Attr(name, Datatype.BLOB, values_per_cell=kind.byte_width, nullable=nullable, filters=filters)
-    datatype, what = _datatype(field, kind)
+    datatype, what = datatype_of(field, kind)
     return Attr(
         name, Datatype.STRING_UTF8 if what == "text" else datatype, nullable=nullable, filters=filters
     )
@@ -158,7 +166,7 @@ def _labelled(name: str, column: Any, filters: Any, enums: dict[str, Enumeration
     return Attr(name, index, nullable=nullable, filters=filters, enum=name)
 
 
-def _datatype(field: Any, kind: Any) -> tuple[Datatype, str]:
+def datatype_of(field: Any, kind: Any) -> tuple[Datatype, str]:
     if kind in _NUMBERS:
         told = (field.metadata or {}).get(DATATYPE)
         return Datatype.parse(_NUMBERS[kind] if told is None else told.decode()), "number"

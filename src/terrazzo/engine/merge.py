@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.engine.columns import Column, Mask, concat
-from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.history import NEVER, assign_update, stored_hits
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.order import sort_cells, sort_keys
 from terrazzo.engine.predicate import evaluate, of_condition
 from terrazzo.engine.snapshot import StoredCondition

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 from terrazzo.engine.clock import new_name, reach
-from terrazzo.engine.snapshot import parallel
+from terrazzo.engine.runner import parallel
 from terrazzo.errors import ConflictError, FormatError, MissingObjectError
 from terrazzo.format import keys
 from terrazzo.format.filters.aes import Aes256Gcm

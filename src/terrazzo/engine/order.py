@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from terrazzo.engine.buffers import integers
 from terrazzo.engine.columns import Column, Index, concat
 from terrazzo.engine.grid import grid_key, unsigned
 from terrazzo.engine.hilbert import hilbert_values
@@ -174,10 +175,10 @@ def _from_zero(values: NDArray[np.uint64]) -> Component:
 
 def _string_ranks(column: Column) -> Component:
     encoded = column.binary().dictionary_encode()
-    places = pc.sort_indices(encoded.dictionary).to_numpy()
+    places = integers(pc.sort_indices(encoded.dictionary))
     ranks = np.empty(len(places), np.uint64)
     ranks[places] = np.arange(len(places), dtype=np.uint64)
-    return Component(ranks[encoded.indices.to_numpy()], max(len(places), 1))
+    return Component(ranks[integers(encoded.indices)], max(len(places), 1))
 
 
 def _packed(components: list[Component]) -> Keys:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from terrazzo.engine.fetch import TIMESTAMPS, FragmentReader, Tiles
+from terrazzo.engine.fetch import FragmentReader, Tiles
 from terrazzo.engine.history import fields_needed, relevant, updated_attributes
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.predicate import All, Predicate, Test, fields_of
 from terrazzo.engine.prune import possible
 from terrazzo.engine.region import Region, comparable
@@ -142,7 +143,7 @@ def columns_read(view: View, request: Request, place: int, *, distinct: bool) ->
         names.add(schema.dims[0].name)
     held = [each.name for each in schema.fields if each.name in names and each.name not in missing]
     reader = view.reader(fragment)
-    hidden = (TIMESTAMPS, "__delete_timestamps", "__delete_condition_index")
+    hidden = (TIMESTAMPS, DELETE_TIMESTAMPS, DELETE_CONDITION)
     return held + [name for name in hidden if reader.has(name)]
 
 
@@ -166,26 +167,29 @@ def narrowed(region: Region, where: Predicate | None, schema: Schema) -> Region:
 def _select(
     view: View, request: Request, place: int, *, prune_values: bool
 ) -> tuple[_Source | None, Pruned | None]:
-    fragment, schema = view.snapshot.fragments[place], view.schema
+    fragment = view.snapshot.fragments[place]
     reader = view.reader(fragment)
     n_tiles = reader.sections.n_tiles
     if not n_tiles or fragment.footer.domain is None:
         return None, None
-    whole = BoundsTable([(np.array([low], _dtype(dim)), np.array([high], _dtype(dim)))
-                         for (low, high), dim in zip(fragment.footer.domain, schema.dims, strict=True)])  # fmt: skip
-    if not request.region.is_everything and not request.region.tiles(whole)[0]:
-        return None, Pruned(str(fragment.name), n_tiles, n_tiles, 0, 0, 0, 0)
+    everything = request.region.is_everything
+    if not everything:
+        whole = BoundsTable.of([fragment.footer.domain], view.schema.dims)
+        if not request.region.tiles(whole)[0]:
+            return None, Pruned(str(fragment.name), n_tiles, n_tiles, 0, 0, 0, 0)
     boxes = reader.sections.rtree.leaves
-    touching = request.region.tiles(boxes)
-    mask = touching
-    if request.where is not None:
-        mask = touching & _promising(view, request.where, place, reader, values=prune_values)
-    tiles = np.flatnonzero(mask)
-    kept = BoundsTable([(low[tiles], high[tiles]) for low, high in boxes.columns])
+    if everything and request.where is None:
+        n_region, tiles, kept = n_tiles, reader.all_tiles(), boxes
+    else:
+        touching = request.region.tiles(boxes)
+        n_region, mask = int(touching.sum()), touching
+        if request.where is not None:
+            mask = touching & _promising(view, request.where, place, reader, values=prune_values)
+        tiles = np.flatnonzero(mask)
+        kept = BoundsTable([(low[tiles], high[tiles]) for low, high in boxes.columns])
     names = columns_read(view, request, place, distinct=not view.schema.allows_duplicates)
     sizes = _tile_sizes(reader, names, tiles)
-    n_region, n_mask = int(touching.sum()), len(tiles)
-    told = Pruned(str(fragment.name), n_tiles, n_tiles - n_region, n_region - n_mask, n_mask, -1, -1)
+    told = Pruned(str(fragment.name), n_tiles, n_tiles - n_region, n_region - len(tiles), len(tiles), -1, -1)
     return _Source(place, reader, tiles, kept, sizes), told
 
 

@@ -14,7 +14,7 @@ from terrazzo.engine.dense import Box, coordinates, domain_box, meet, read_box, 
 from terrazzo.engine.plan import Request, ScanPlan, ScanTask, all_apart, columns_read, plan_scan
 from terrazzo.engine.predicate import evaluate, fields_of
 from terrazzo.engine.region import Region
-from terrazzo.engine.runner import LocalRunner, Runner
+from terrazzo.engine.runner import LocalRunner, Progress, Runner
 from terrazzo.engine.sparse import (
     joined,
     ordered,
@@ -44,8 +44,9 @@ def read_table(view: View, request: Request) -> Any:
         found = (columns for task in plan.tasks for columns in scan_columns(view, plan.request, task))
     if request.order is not None and (parts := list(found)):
         found = [ordered(joined(parts), view.schema, request.order)]
-    batches = [batch for columns in found for batch in to_batches(columns, request.columns, view.schema)]
-    return pa.Table.from_batches(batches, result_schema(request.columns, view.schema))
+    result = result_schema(request.columns, view.schema)
+    batches = [batch for columns in found for batch in to_batches(columns, view.schema, result)]
+    return pa.Table.from_batches(batches, result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,9 @@ def plan_tasks(view: View, request: Request, size: int) -> tuple[Request, tuple[
 def run_task(view: View, request: Request, task: ScanTask | DenseTask) -> list[Any]:
     """The cells of a task as record batches of a handy size."""
     if isinstance(task, DenseTask):
-        found = to_batches(dense_part(view, request, task.box), request.columns, view.schema)
+        found = to_batches(
+            dense_part(view, request, task.box), view.schema, result_schema(request.columns, view.schema)
+        )
     else:
         found = run_scan(view, request, task)
     return [
@@ -91,17 +94,21 @@ class ScanJob:
         return run_task(self.view, self.request, self.task)
 
 
-def scan_batches(view: View, request: Request, memory: int, runner: Runner | None = None) -> Any:
+def scan_batches(
+    view: View, request: Request, memory: int, runner: Runner | None = None, progress: Progress | None = None
+) -> Any:
     """The cells in record batches, with at most about `memory` bytes in use at a time."""
     view.snapshot.require_sound()
     schema = result_schema(request.columns, view.schema)
-    return pa.RecordBatchReader.from_batches(schema, _batches(view, request, memory, runner))
+    return pa.RecordBatchReader.from_batches(schema, _batches(view, request, memory, runner, progress))
 
 
-def _batches(view: View, request: Request, memory: int, runner: Runner | None) -> Iterator[Any]:
+def _batches(
+    view: View, request: Request, memory: int, runner: Runner | None, progress: Progress | None
+) -> Iterator[Any]:
     request, tasks = plan_tasks(view, request, max(memory // _SHARE, 1 << 20))
     jobs = [ScanJob(view, request, task) for task in tasks]
-    for found in (runner or LocalRunner()).map(ScanJob.__call__, jobs):
+    for found in (runner or LocalRunner()).map(ScanJob.__call__, jobs, progress):
         yield from found
 
 

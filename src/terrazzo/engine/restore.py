@@ -121,8 +121,8 @@ def _put_all(view: View, pieces: Iterator[EncodedFragment]) -> tuple[Fragment, .
     written: list[Fragment] = []
     try:
         for encoded in pieces:
-            written.append(encoded.fragment)
-            put_fragment(view.store, encoded)
+            fragment = put_fragment(view.store, encoded)
+            written.append(fragment)
     except BaseException:
         with suppress(TerrazzoError):  # nobody sees them: if they cannot be removed now, vacuum does it later
             for fragment in written:

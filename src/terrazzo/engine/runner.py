@@ -38,6 +38,7 @@ class LocalRunner:
 
 
 _MOST_FUTURES = 64
+_MOST_WAITING = 16
 
 
 def _each(jobs: Sequence[Callable[[], Any]]) -> None:
@@ -82,3 +83,21 @@ def run_all(jobs: Iterable[Callable[[], Any]]) -> None:
                     waiting.cancel()
     if problem is not None:
         raise problem
+
+
+def start_all(jobs: Iterable[Callable[[], Result]]) -> list[Future[Result]]:
+    """Begin jobs on every core, in order; for a caller that takes the results one by one. They go on when it does
+    not: it cancels them then."""
+    pool = _pool(os.getpid())
+    return [pool.submit(job) for job in jobs]
+
+
+def parallel(work: Callable[[Task], Result], items: Iterable[Task]) -> list[Result]:
+    """`work` of every item, many at once: these mostly wait, for a store or for jobs that were started."""
+    todo = list(items)
+    if len(todo) <= 1:
+        return [work(item) for item in todo]
+    step = -(-len(todo) // _MOST_FUTURES)  # handing an item to a thread can cost more than the item
+    runs = [todo[first : first + step] for first in range(0, len(todo), step)]
+    with ThreadPoolExecutor(min(_MOST_WAITING, len(runs))) as pool:
+        return [done for run in pool.map(lambda run: [work(item) for item in run], runs) for done in run]

@@ -4,8 +4,7 @@ Everything else is a function of it. Opening costs five listings, the schemas, t
 in the window, and a footer for each visible fragment that no `.meta` tells of.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from terrazzo.engine.fragments import Fragment, UnknownSchemaError, load_fragment, of_footer
+from terrazzo.engine.runner import parallel
 from terrazzo.errors import (
     ArrayNotFoundError,
     ConflictError,
@@ -39,10 +39,9 @@ from terrazzo.format.ledgers import (
 )
 from terrazzo.format.schema import Schema
 from terrazzo.storage.base import Entry, Store
+from terrazzo.storage.local import LocalStore
 
-_A = TypeVar("_A")
 _B = TypeVar("_B")
-_PARALLEL = 16
 _ATTEMPTS = 3
 
 
@@ -215,7 +214,7 @@ def _snapshot(
 ) -> Snapshot:
     listed = list_array(store)
     if not listed.is_array:
-        raise ArrayNotFoundError(_not_an_array(store, listed))
+        raise ArrayNotFoundError(not_an_array(store, listed))
     schemas = load_schemas(store, listed, cipher, known.schemas if known else {})
     name = current_schema(schemas, window.at_ms)
     schema = with_enumerations(store, schemas[name], cipher)
@@ -260,15 +259,6 @@ def _check_fields(conditions: tuple[StoredCondition, ...], schemas: Mapping[str,
             raise UnknownSchemaError(f"{condition.marker} tests an attribute of no schema")
 
 
-def parallel(work: Callable[[_A], _B], items: Iterable[_A]) -> list[_B]:
-    """`work` of every item, many at once: these are small requests that mostly wait."""
-    todo = list(items)
-    if len(todo) <= 1:
-        return [work(item) for item in todo]
-    with ThreadPoolExecutor(min(_PARALLEL, len(todo))) as pool:
-        return list(pool.map(work, todo))
-
-
 def list_array(store: Store) -> Listed:
     folders = ("", keys.SCHEMA_FOLDER, keys.COMMIT_FOLDER, keys.FOOTER_FOLDER, keys.METADATA_FOLDER)
     listings = parallel(store.list_level, folders)
@@ -286,12 +276,14 @@ def list_array(store: Store) -> Listed:
     )
 
 
-def _not_an_array(store: Store, listed: Listed) -> str:
+def not_an_array(store: Store, listed: Listed) -> str:
     if keys.GROUP_FILE in listed.root or keys.GROUP_FOLDER in listed.root_folders:
         return f"{store.uri} is a group, not an array; open it with Group"
     if listed.root or listed.root_folders:
-        return f"there is no array at {store.uri}: the folder has no {keys.SCHEMA_FOLDER}"
-    return f"there is no array at {store.uri}"
+        return f"there is no array at {store.uri}: the folder has no {keys.SCHEMA_FOLDER}; check the path"
+    if isinstance(store, LocalStore) and store.is_file:
+        return f"{store.uri} is a file, and an array is a folder; check the path"
+    return f"there is no array at {store.uri}; check the path"
 
 
 def load_schemas(

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from terrazzo.engine.arrow import arrow_field, to_arrow
 from terrazzo.engine.columns import Column, Mask, concat, constant
-from terrazzo.engine.fetch import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.history import Origin, apply, relevant
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.order import Keys, argsort, sets_of_runs, sort_cells, sort_keys, sort_keys_of_parts
 from terrazzo.engine.plan import Part, Request, ScanTask, columns_read
 from terrazzo.engine.predicate import evaluate
@@ -50,10 +50,11 @@ class Cells:
 
 def run_scan(view: View, request: Request, task: ScanTask) -> list[Any]:
     """The cells of a task as record batches, in no particular order."""
+    result = result_schema(request.columns, view.schema)
     return [
         batch
         for columns in scan_columns(view, request, task)
-        for batch in to_batches(columns, request.columns, view.schema)
+        for batch in to_batches(columns, view.schema, result)
     ]
 
 
@@ -68,22 +69,24 @@ def result_schema(columns: tuple[str, ...], schema: Schema) -> Any:
     return pa.schema([arrow_field(schema.field(name), schema) for name in columns])
 
 
-def to_batch(columns: Mapping[str, Column], names: tuple[str, ...], schema: Schema) -> Any:
-    arrays = [to_arrow(columns[name], schema.field(name), schema) for name in names]
-    return pa.RecordBatch.from_arrays(arrays, schema=result_schema(names, schema))
+def to_batch(columns: Mapping[str, Column], schema: Schema, result: Any) -> Any:
+    """A record batch of the Arrow schema `result`, which names the columns."""
+    arrays = [to_arrow(columns[name], schema.field(name), schema) for name in result.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=result)
 
 
-def to_batches(columns: Mapping[str, Column], names: tuple[str, ...], schema: Schema) -> list[Any]:
+def to_batches(columns: Mapping[str, Column], schema: Schema, result: Any) -> list[Any]:
     """`to_batch`, cut where the text or the lists of a column are more than one batch can hold."""
+    names = result.names
     n = len(columns[names[0]])
     ends = [columns[name].offsets for name in names if columns[name].is_var]
     if all(offsets is None or offsets[-1] <= _MOST for offsets in ends):
-        return [to_batch(columns, names, schema)]
+        return [to_batch(columns, schema, result)]
     batches, start = [], 0
     while start < n:
         last = [int(np.searchsorted(o, o[start] + _MOST, side="right")) - 1 for o in ends if o is not None]
         stop = max(min(last), start + 1)
-        batches.append(to_batch({name: columns[name].slice(start, stop) for name in names}, names, schema))
+        batches.append(to_batch({name: columns[name].slice(start, stop) for name in names}, schema, result))
         start = stop
     return batches
 

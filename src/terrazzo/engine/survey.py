@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from terrazzo.engine.fragments import Fragment, load_fragment
+from terrazzo.engine.runner import parallel
 from terrazzo.engine.snapshot import (
     Ledger,
     Listed,
@@ -15,7 +16,7 @@ from terrazzo.engine.snapshot import (
     list_array,
     load_condition,
     load_schemas,
-    parallel,
+    not_an_array,
     read_ledger,
     with_enumerations,
 )
@@ -114,7 +115,7 @@ def survey(store: Store, cipher: Aes256Gcm | None) -> Survey:
 def _survey(store: Store, cipher: Aes256Gcm | None) -> Survey:
     listed = list_array(store)
     if not listed.is_array and not set(listed.root_folders) & {keys.SCHEMA_FOLDER, keys.FRAGMENT_FOLDER}:
-        raise ArrayNotFoundError(f"there is no array at {store.uri}")
+        raise ArrayNotFoundError(not_an_array(store, listed))
     entries = {
         entry.key: entry
         for folder in ("", keys.SCHEMA_FOLDER, keys.COMMIT_FOLDER, keys.FOOTER_FOLDER, keys.METADATA_FOLDER)

@@ -7,10 +7,12 @@ from typing import Any
 
 from terrazzo.engine.fetch import FragmentReader
 from terrazzo.engine.fragments import Fragment
+from terrazzo.engine.layout import Layout
 from terrazzo.engine.snapshot import Snapshot, StoredCondition
 from terrazzo.format.attribute import Attr
 from terrazzo.format.commits import UpdateCommit
 from terrazzo.format.filters.aes import Aes256Gcm
+from terrazzo.format.fragment import Slots
 from terrazzo.format.schema import Schema
 from terrazzo.storage.base import Store
 
@@ -22,6 +24,7 @@ class View:
     def __init__(self, store: Store, snapshot: Snapshot, cipher: Aes256Gcm | None) -> None:
         self.store, self.snapshot, self.cipher = store, snapshot, cipher
         self._readers: dict[str, FragmentReader] = {}
+        self._layouts: dict[tuple[str, int, Slots], Layout] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return View, (self.store, self.snapshot, self.cipher)
@@ -33,8 +36,13 @@ class View:
     def reader(self, fragment: Fragment) -> FragmentReader:
         found = self._readers.get(fragment.key)
         if found is None:
-            schema = self.snapshot.schema_of(fragment)
-            found = self._readers[fragment.key] = FragmentReader(self.store, fragment, schema, self.cipher)
+            schema, slots = self.snapshot.schema_of(fragment), fragment.footer.slots
+            alike = (fragment.schema_name, fragment.version, slots)
+            layout = self._layouts.get(alike)
+            if layout is None:
+                layout = self._layouts[alike] = Layout(schema, fragment.version, slots, self.cipher)
+            found = FragmentReader(self.store, fragment, schema, self.cipher, layout)
+            self._readers[fragment.key] = found
         return found
 
     def following(self, snapshot: Snapshot) -> "View":

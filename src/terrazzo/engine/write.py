@@ -38,8 +38,7 @@ def write_sparse(
     try:
         for columns in gathered(data, schema, fragment_size):
             encoded = sparse_fragment(columns, schema, schema_name, time_ms, cipher)
-            written.append(encoded.fragment)
-            put_fragment(store, encoded)
+            written.append(put_fragment(store, encoded))
     except BaseException:
         with suppress(TerrazzoError):  # nobody sees them: if they cannot be removed now, vacuum does it later
             for fragment in written:
@@ -140,7 +139,11 @@ def _duplicate(columns: Mapping[str, Column], schema: Schema, row: int) -> Inval
     told = []
     for dim in schema.dims:
         column = columns[dim.name]
-        value = column.binary()[row].as_py() if column.is_var else column.values[row].item()
+        value = (
+            column.binary()[row].as_py().decode("ascii", "backslashreplace")
+            if column.is_var
+            else column.values[row].item()
+        )
         told.append(f"{dim.name}={value!r}")
     return InvalidRequestError(
         f"two cells at {', '.join(told)}; drop one of them, or create the array with allows_duplicates=True"
@@ -152,9 +155,9 @@ def write_dense(
     cipher: Aes256Gcm | None,
 ) -> tuple[Fragment, ...]:  # fmt: skip
     encoded = dense_fragment(schema, schema_name, columns, box, new_name(time_ms), cipher)
-    put_fragment(store, encoded)
-    commit_fragments(store, [encoded.fragment.name])
-    return (encoded.fragment,)
+    fragment = put_fragment(store, encoded)
+    commit_fragments(store, [fragment.name])
+    return (fragment,)
 
 
 def dense_fragment(

@@ -17,6 +17,7 @@ Every array of the footer has one entry per *slot*:
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import islice
 from math import prod
 
 from terrazzo.errors import CorruptionError
@@ -158,12 +159,14 @@ class Footer:
             version >= versions.DELETE_METADATA and cursor.flag("the flag for delete metadata"),
         )
         n_files, n_var = _entries(slots, version)
-        sizes, var_sizes = _u64s(cursor, n_files), _u64s(cursor, n_var)
-        validity_sizes = _u64s(cursor, n_files) if version >= versions.VALIDITY else (0,) * n_files
+        sections = [section for section in Section if version >= _SINCE.get(section, 0)]
+        lengths = [_length(section, n_files, n_var) for section in sections]
+        with_validity = version >= versions.VALIDITY
+        numbers = iter(_u64s(cursor, n_files + n_var + n_files * with_validity + sum(lengths)))
+        sizes, var_sizes = tuple(islice(numbers, n_files)), tuple(islice(numbers, n_var))
+        validity_sizes = tuple(islice(numbers, n_files)) if with_validity else (0,) * n_files
         offsets = {
-            section: _u64s(cursor, _length(section, n_files, n_var))
-            for section in Section
-            if version >= _SINCE.get(section, 0)
+            section: tuple(islice(numbers, length)) for section, length in zip(sections, lengths, strict=True)
         }
         bounds = (
             _global_order(cursor, slots) if version >= versions.GLOBAL_ORDER_BOUNDS and not dense else None

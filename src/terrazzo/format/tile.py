@@ -39,6 +39,7 @@ PLACEHOLDER_OFFSETS = bytes(8)
 
 _HEADER = struct.Struct("<III")
 _SINGLE = struct.Struct("<IIII")  # a compressor's block without metadata and with one part of data
+_COMPRESSED = struct.Struct("<III IIII")  # the header of a chunk, and such a block
 _LARGEST = 0xFFFF_FFFF
 
 # libtiledb divides by a window or an element count that is 0 here, so that its own bytes are junk.
@@ -82,6 +83,7 @@ class TileCodec:
     _filters: Pipeline = field(init=False, repr=False, compare=False)  # the cipher included
     _elements: tuple[Element, ...] = field(init=False, repr=False, compare=False)
     _strings: Rle | Dictionary | None = field(init=False, repr=False, compare=False)
+    _compress: Callable[[Bytes], bytes] | None = field(init=False, repr=False, compare=False)
     _decompress: Callable[[Bytes, int], bytes] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -98,6 +100,7 @@ class TileCodec:
             assign(self, "_elements", self._elements[1:])
         assign(self, "_filters", whole)
         only = filters[0] if len(filters) == 1 else None
+        assign(self, "_compress", only.compress if isinstance(only, Compressor) else None)
         assign(self, "_decompress", only.decompress if isinstance(only, Compressor) else None)
 
     def _string_filter(self, filters: tuple[Filter, ...]) -> Rle | Dictionary | None:
@@ -127,21 +130,33 @@ class TileCodec:
 
     def encode(self, data: Bytes | NDArray[Any], offsets: NDArray[np.uint64] | None = None) -> bytes:
         """A tile. Var data come with the offset of each cell, from 0 on, without a closing one."""
+        return b"".join(self.encode_pieces(data, offsets))
+
+    def encode_pieces(
+        self, data: Bytes | NDArray[Any], offsets: NDArray[np.uint64] | None = None
+    ) -> list[Bytes]:
+        """`encode` without putting it together: the tile is these pieces. They may be views of `data`."""
         view = memoryview(data) if not isinstance(data, np.ndarray) else _bytes_of(data)
         if self.var:
             offsets = _checked_offsets(offsets, len(view))
             self._refuse_late_string_filters()
             if self._strings is not None:
                 chunk = self._filters.encode(self._strings.encode_strings(view, offsets), self._elements)
-                return b"".join((U64.pack(1), *_packed(len(view), chunk)))
-        pieces: list[Bytes] = [b""]
-        n_chunks, start = 0, 0
-        for end in self._cut(len(view), offsets):
-            chunk = self._filters.encode(Parts((), (view[start:end],)), self._elements)
-            pieces += _packed(end - start, chunk)
-            n_chunks, start = n_chunks + 1, end
-        pieces[0] = U64.pack(n_chunks)
-        return b"".join(pieces)
+                return [U64.pack(1), *_packed(len(view), chunk)]
+        ends, start = self._cut(len(view), offsets), 0
+        pieces: list[Bytes] = [U64.pack(len(ends))]
+        for end in ends:
+            if self._compress is not None and end - start < 1 << 31:
+                stored = self._compress(view[start:end])
+                pieces += (
+                    _COMPRESSED.pack(end - start, len(stored), _SINGLE.size, 0, 1, end - start, len(stored)),
+                    stored,
+                )
+            else:
+                chunk = self._filters.encode(Parts((), (view[start:end],)), self._elements)
+                pieces += _packed(end - start, chunk)
+            start = end
+        return pieces
 
     def _refuse_late_string_filters(self) -> None:
         text = self.datatype in {Datatype.STRING_ASCII, Datatype.STRING_UTF8}
@@ -167,7 +182,8 @@ class TileCodec:
             raise InvalidRequestError("these strings hold their offsets: decode_strings gives both")
         view = memoryview(stored)
         chunks, largest = _chunks(view, size)
-        limits = self._filters.limits(largest, self._elements)
+        # One compressor alone checks its sizes itself, unless a chunk is out of the ordinary.
+        limits = None if self._decompress is not None else self._filters.limits(largest, self._elements)
         if out is None:
             # A size is a claim: room is made for the chunks that have come, not for those that should.
             return np.frombuffer(joined(tuple(self._chunk(view, *each, limits) for each in chunks)), np.uint8)
@@ -180,7 +196,7 @@ class TileCodec:
         return out
 
     def _chunk(
-        self, view: memoryview, size: int, metadata: int, data: int, end: int, limits: tuple[int, ...]
+        self, view: memoryview, size: int, metadata: int, data: int, end: int, limits: tuple[int, ...] | None
     ) -> Bytes:
         """The `size` bytes of the chunk whose parts start at `metadata` and `data`."""
         try:
@@ -192,6 +208,7 @@ class TileCodec:
             ):
                 return self._decompress(view[data:end], size)
             parts = Parts((view[metadata:data],), (view[data:end],))
+            limits = self._filters.limits(size, self._elements) if limits is None else limits
             return _data_of(self._filters.decode(parts, self._elements, limits), size)
         except FormatError as error:
             error.offset = metadata - _HEADER.size  # filters do not know where they are

@@ -10,7 +10,7 @@ from terrazzo.engine.columns import Column
 from terrazzo.engine.plan import Request
 from terrazzo.engine.reading import plan_tasks, run_task
 from terrazzo.engine.request import make_request
-from terrazzo.engine.sparse import scan_columns, to_batches
+from terrazzo.engine.sparse import result_schema, scan_columns, to_batches
 from terrazzo.engine.view import View
 from terrazzo.spark.options import DEFAULT_PARTITION
 from terrazzo.spark.types import arrow_schema_of, struct_of, to_spark
@@ -60,4 +60,4 @@ def _run_changed(
     for columns in scan_columns(view, request, task):
         left = change(columns)
         if left is not None:
-            yield from to_batches(left, request.columns, view.schema)
+            yield from to_batches(left, view.schema, result_schema(request.columns, view.schema))

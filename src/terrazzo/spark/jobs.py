@@ -16,6 +16,7 @@ from terrazzo.engine.sparse import result_schema
 from terrazzo.engine.view import View
 from terrazzo.errors import ArrayExistsError, InvalidRequestError
 from terrazzo.format.schema import Schema
+from terrazzo.spark.array import SparkArray
 from terrazzo.spark.failures import telling
 from terrazzo.spark.frames import frame_of
 from terrazzo.spark.ingest import write
@@ -84,24 +85,27 @@ def _cast(df: Any, schema: Schema) -> Any:
     return df.select(*chosen)
 
 
-def ingest_files(
-    spark: Any, uri: str, sources: Sequence[str], form: str, *, options: Mapping[str, str] | None = None,
-    columns: Sequence[str] | None = None, making: Mapping[str, Any] | None = None, mode: str = "append",
-    key: Any = None, storage_options: Mapping[str, str] | None = None, partitions: int | None = None,
-    progress: Progress | None = None, known: Schema | None = None,
+def written_files(
+    spark: Any, df: Any, uri: str, *, schema: Schema, update: bool = False, key: Any = None,
+    storage_options: Mapping[str, str] | None = None, partitions: int | None = None,
+    progress: Progress | None = None,
 ) -> Summary:  # fmt: skip
-    """Write files into an array under one commit; `making` holds the arguments of `write` that create one."""
-    df = read_files(spark, sources, form, options=options, columns=columns, schema=known)
+    """Write rows into an array under one commit; into a new one of that schema if there is none. With `update`, cells
+    that have the coordinates of a row are replaced."""
     with _clock() as passed, watching(spark, None, progress):
-        written = write(
-            df,
-            uri,
-            mode=mode,
-            key=key,
-            storage_options=storage_options,
-            partitions=partitions,
-            **(making or {}),
-        )
+        if update:
+            array = SparkArray(spark, uri, key=key, storage_options=storage_options)
+            written = array.upsert(df, partitions=partitions)
+        else:
+            written = write(
+                df,
+                uri,
+                mode="append",
+                schema=schema,
+                key=key,
+                storage_options=storage_options,
+                partitions=partitions,
+            )
         return Summary(written.n_cells, written.size, len(written.names), passed())
 
 

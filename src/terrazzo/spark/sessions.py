@@ -14,6 +14,13 @@ SETTINGS = {
 }
 
 
+def running() -> Any:
+    """The session of this process, or None."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    return SparkSession.getActiveSession()
+
+
 def session(
     master: str | None = None, *, name: str = "terrazzo", settings: Mapping[str, str] | None = None
 ) -> Any:
@@ -21,11 +28,11 @@ def session(
     ensure_java()
     # Executors on this machine run the Python that has the package, not whichever comes first on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    there = running()
+    if there is not None:
+        return there
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        return running
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)

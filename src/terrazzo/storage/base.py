@@ -43,6 +43,10 @@ class Writer(Protocol):
 
     def write(self, data: Bytes) -> None: ...
 
+    def write_all(self, data: Sequence[Bytes]) -> None:
+        """One piece after the other; none of them is needed any longer when this returns."""
+        ...
+
 
 @runtime_checkable
 class Store(Protocol):

@@ -47,6 +47,11 @@ class LocalStore:
         # tests/interop/test_local_store.py
         return f"file://{self._root}"
 
+    @property
+    def is_file(self) -> bool:
+        """Whether there is a file in the place of the root, so that no object can be below it."""
+        return os.path.isfile(self._root)
+
     def __repr__(self) -> str:
         return f"LocalStore({self._root!r})"
 

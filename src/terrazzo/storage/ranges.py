@@ -8,8 +8,6 @@ between them and cut apart as views of the same memory.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from terrazzo.errors import InvalidRequestError
 from terrazzo.storage.base import Buffers, Bytes
 
@@ -35,14 +33,14 @@ def coalesce(ranges: Sequence[tuple[int, int]], *, gap: int, largest: int) -> li
     """
     if not ranges:
         return []
-    bounds = np.asarray(ranges, dtype=np.int64).reshape(len(ranges), 2)
-    if bounds.min() < 0:
+    if min(map(min, ranges)) < 0:
         raise InvalidRequestError("a byte range has a negative start or length")
-    order = np.argsort(bounds[:, 0], kind="stable")
-    starts, lengths = bounds[order, 0].tolist(), bounds[order, 1].tolist()
+    # Mostly one range, or a few in order: too few for numpy to be worth its calls.
+    order = sorted(range(len(ranges)), key=lambda member: ranges[member][0])
     spans: list[Span] = []
     first, last, members = 0, 0, list[int]()
-    for start, length, member in zip(starts, lengths, order.tolist(), strict=True):
+    for member in order:
+        start, length = ranges[member]
         if not length:
             continue
         stop = start + length

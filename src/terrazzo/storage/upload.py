@@ -5,7 +5,7 @@ unseen and paid for. Its `put` of an iterator does abort when the iterator raise
 through a queue to a thread that runs such a `put`, and an error in the block becomes an error there.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from queue import Full, Queue
 from threading import Thread
@@ -47,6 +47,10 @@ class Upload:
             if len(self._buffer) == PART:
                 self._send(self._buffer)
                 self._buffer = bytearray()
+
+    def write_all(self, data: Sequence[Bytes]) -> None:
+        for piece in data:
+            self.write(piece)
 
     def __exit__(self, failure: object, *_: object) -> None:
         if self._thread is None:

@@ -261,5 +261,8 @@ class _CountingWriter:
         self.inner, self.n_bytes = inner, 0
 
     def write(self, data: Bytes) -> None:
-        self.inner.write(data)
-        self.n_bytes += memoryview(data).nbytes
+        self.write_all((data,))
+
+    def write_all(self, data: Sequence[Bytes]) -> None:
+        self.inner.write_all(data)
+        self.n_bytes += sum(memoryview(piece).nbytes for piece in data)
