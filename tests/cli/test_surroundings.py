@@ -122,7 +122,8 @@ def test_an_ingest_that_is_interrupted_leaves_no_array_that_it_made(tmp_path, mo
     monkeypatch.setattr(Source, "batches", interrupted)
     assert run(["ingest", "a", "d.parquet", "--dim", "x", "--fragment-size", "1"]) == 130
     assert capsys.readouterr().err == "terrazzo: interrupted\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["d.parquet"]
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["d.parquet"]
+    assert not tz.exists("a")
 
 
 @pytest.mark.parametrize("options", [["--format", "csv"], ["--limit", "0"]])

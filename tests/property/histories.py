@@ -3,6 +3,7 @@
 import os
 import random
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -225,10 +226,19 @@ class Serial:
     def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         return [work(item) for item in items]
 
+    def submit(self, job: Callable[[], Any]) -> "Future[Any]":
+        done: Future[Any] = Future()
+        try:
+            done.set_result(job())
+        except BaseException as problem:  # as a thread would keep it
+            done.set_exception(problem)
+        return done
+
 
 def without_threads(patch: Any) -> None:
     """`patch` is pytest's monkeypatch."""
-    patch.setattr("terrazzo.engine.snapshot.ThreadPoolExecutor", Serial)
+    patch.setattr("terrazzo.engine.runner.ThreadPoolExecutor", Serial)
+    patch.setattr("terrazzo.engine.runner._pool", Serial)
     patch.setattr("terrazzo.engine.runner.cpu_count", lambda: 1)
 
 

@@ -64,6 +64,35 @@ def everyday(spark, folder):
     same(array.check(deep=True).ok, True, "the check")
 
 
+def pipeline(spark, folder):
+    """A merge, and a stream from one array to another."""
+    uri, copy = str(folder / "pipeline"), str(folder / "copy")
+    df = spark.range(300).selectExpr("id AS x", "id AS v")
+    write(df, uri, dims=["x"])
+    array = SparkArray(spark, uri)
+    source = spark.range(200, 400).selectExpr("id AS x", "-id AS v")
+    done = (
+        array.merge(source)
+        .when_matched_delete("source.x < 210")
+        .when_matched_update()
+        .when_not_matched_insert()
+        .execute()
+    )
+    same((done.inserted, done.updated, done.deleted), (100, 90, 10), "the merge")
+    same(array.count(), 390, "cells after the merge")
+    stream = spark.readStream.format("tiledb").option("maxCommitsPerTrigger", 1).load(uri)
+    query = (
+        stream.writeStream.format("tiledb")
+        .option("dims", "x").option("allows_duplicates", "true")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(copy)
+    )  # fmt: skip
+    query.awaitTermination(120)
+    same(query.exception(), None, "the stream")
+    same(tz.open(copy).count(where="v < 0"), 190, "cells of the merge in the copy")
+
+
 def _once(marker):
     """Whether this is the first process to ask."""
     try:

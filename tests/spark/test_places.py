@@ -48,7 +48,7 @@ def master(tmp_path_factory):
 
 def test_a_cluster_does_everything_in_spite_of_faults(master, tmp_path):
     """Failing tasks, a killed executor and speculative copies lose nothing and double nothing."""
-    steps = ["everyday", "faults", "speculation"]
+    steps = ["everyday", "pipeline", "faults", "speculation"]
     code, told, problem = labour(master, tmp_path, *steps)
 
     assert (code, told) == (0, "".join(f"{step} done\n" for step in steps)), problem

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from terrazzo.cli.progress import Bar
     from terrazzo.cli.schema_options import SchemaOptions
     from terrazzo.cli.sources import Source
-    from terrazzo.engine.array import Array
     from terrazzo.format.schema import Schema
 
 Sources = Annotated[
@@ -173,13 +172,17 @@ def ingest_files(
             schema = schema_for(source, taken, making)
         if dry_run:
             return _plan(access, source, taken, schema, created=not there)
-        with _created(access, schema, when) if opened is None else _nothing(opened) as array:
-            before = {fragment.key for fragment in array.fragments}
-            with Bar(f"writing {access.uri}", source.n_rows, "rows") as bar:
-                batches = bar.counting(_fitted(source, taken, schema))
-                with _telling_rows(bar if schema.sparse else None):
-                    array.write(batches if schema.sparse else _whole(batches), at=when, fragment_size=size)
-            made = [fragment for fragment in array.fragments if fragment.key not in before]
+        before = set() if opened is None else {fragment.key for fragment in opened.fragments}
+        with Bar(f"writing {access.uri}", source.n_rows, "rows") as bar:
+            batches = bar.counting(_fitted(source, taken, schema))
+            cells = batches if schema.sparse else _whole(batches)
+            with _telling_rows(bar if schema.sparse else None):
+                if opened is None:
+                    _create_with(access, schema, cells, when, size)
+                else:
+                    opened.write(cells, at=when, fragment_size=size)
+        array = opened or access.open()
+        made = [fragment for fragment in array.fragments if fragment.key not in before]
         return {
             "command": "ingest", "uri": array.uri, "dry_run": False, "created": not there, "files": len(source.files),
             "rows": bar.count, "fragments": len(made), "committed_ms": _when(made),
@@ -346,26 +349,15 @@ def _whole(batches: Iterator[Any]) -> Any:
     return pa.Table.from_batches(found)
 
 
-@contextmanager
-def _created(access: Access, schema: "Schema", at: int | None) -> "Iterator[Array]":
-    """A new array, which goes again if nothing comes to be in it."""
-    import terrazzo as tz
-    from terrazzo.format import keys
+def _create_with(access: Access, schema: "Schema", cells: Any, at: int | None, fragment_size: int) -> None:
+    """A new array with its first cells: it comes to be when they are all written, and not at all if that fails."""
+    from terrazzo.engine.bulk import plan_bulk_write
+    from terrazzo.engine.keys import as_cipher
     from terrazzo.storage import open_store
 
-    made = tz.create(access.uri, schema, key=access.key, storage_options=access.storage, at=at)
-    try:
-        yield made
-    except BaseException:
-        store = open_store(access.uri, access.storage)
-        if not store.list(keys.COMMIT_FOLDER):  # nobody else has written to it
-            store.delete_folder("")
-        raise
-
-
-@contextmanager
-def _nothing(array: "Array") -> "Iterator[Array]":
-    yield array
+    store = open_store(access.uri, access.storage)
+    write = plan_bulk_write(store, as_cipher(access.key), schema, fragment_size=fragment_size, at=at)
+    write.commit([write.run(cells)])
 
 
 def _plan(

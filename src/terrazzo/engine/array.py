@@ -7,7 +7,7 @@ from typing import Any
 
 from terrazzo.engine.clock import FOREVER, instant, now_ms
 from terrazzo.engine.columns import Column
-from terrazzo.engine.evolve import evolve, put_schema
+from terrazzo.engine.evolve import evolve, put_schema, require_free
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.keys import as_cipher
 from terrazzo.engine.metadata import Entries, Metadata, load_entries, put_entries
@@ -17,13 +17,11 @@ from terrazzo.engine.session import next_time, reaching, with_fragments
 from terrazzo.engine.snapshot import Window, list_array, take_snapshot
 from terrazzo.engine.view import View
 from terrazzo.errors import ArrayExistsError, InvalidRequestError
-from terrazzo.format import keys
 from terrazzo.format.attribute import Attr
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.schema import Schema
 from terrazzo.storage import open_store
 from terrazzo.storage.base import Store
-from terrazzo.storage.local import LocalStore
 
 Options = Mapping[str, str]
 
@@ -41,11 +39,7 @@ def create(
     listed = list_array(store)
     if listed.is_array:
         raise ArrayExistsError(f"there is an array at {store.uri} already; open it, or choose another place")
-    if isinstance(store, LocalStore) and store.is_file:
-        raise ArrayExistsError(f"{store.uri} is a file, and an array is a folder; choose another place")
-    # What a create or a first write that was cut short leaves behind is no obstacle to the next one.
-    if listed.root or set(listed.root_folders) - {keys.SCHEMA_FOLDER, keys.FRAGMENT_FOLDER}:
-        raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
+    require_free(store, listed)
     # Enumerations of another array have their files there: here they get files of their own.
     put_schema(store, replace(schema, enum_files={}), now_ms() if at is None else instant(at), cipher)
     return open_array(uri, key=key, storage_options=storage_options)

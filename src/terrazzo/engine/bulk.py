@@ -15,20 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from terrazzo.engine.clock import FOREVER, new_name, now_ms
+from terrazzo.engine.clock import FOREVER, instant, new_name, now_ms
 from terrazzo.engine.columns import Column
 from terrazzo.engine.commit import commit_fragments, commit_records, condition_record, put_fragment
 from terrazzo.engine.dense import placed
 from terrazzo.engine.encode import EncodedFragment, encode_sparse
-from terrazzo.engine.evolve import put_schema
+from terrazzo.engine.evolve import put_schema, require_free
 from terrazzo.engine.predicate import TRUE, to_condition
 from terrazzo.engine.reading import slabs
 from terrazzo.engine.select import union_box
 from terrazzo.engine.session import next_time
-from terrazzo.engine.snapshot import Snapshot, Window, list_array, take_snapshot
+from terrazzo.engine.snapshot import Snapshot, Window, list_array, read_ledger, take_snapshot
 from terrazzo.engine.view import View
 from terrazzo.engine.write import dense_fragment, gathered, in_global_order
-from terrazzo.errors import ArrayExistsError, ArrayNotFoundError, ConflictError, TerrazzoError
+from terrazzo.errors import ArrayNotFoundError, ConflictError, TerrazzoError
 from terrazzo.format import keys
 from terrazzo.format.commits import DeleteCommit
 from terrazzo.format.filters.aes import Aes256Gcm
@@ -100,15 +100,23 @@ class BulkWrite:
 
     def discard(self, results: Iterable[Written | None]) -> None:
         """Remove what tasks wrote for a write that will not be committed."""
-        for result in results:
-            for name in result.names if result is not None else ():
-                self.store.delete_folder(f"{keys.FRAGMENT_FOLDER}/{name}")
+        names = [name for result in results if result is not None for name in result.names]
+        self._remove([f"{keys.FRAGMENT_FOLDER}/{name}" for name in names])
 
     def discard_all(self) -> None:
         """Remove whatever any task of this write left, after one of them failed."""
+        left = []
         for folder in self.store.list_level(keys.FRAGMENT_FOLDER).folders:
             name = TimestampedName.parse(folder.rpartition("/")[2])
             if name is not None and name.start_ms == self.cells_ms and name.uuid[8:20] == self.token:
+                left.append(folder)
+        self._remove(left)
+
+    def _remove(self, folders: Sequence[str]) -> None:
+        """Folders of this write, unless they are committed: a put may fail only after it was carried out."""
+        committed = read_ledger(self.store, list_array(self.store)).known if folders else frozenset()
+        for folder in folders:
+            if folder not in committed:
                 self.store.delete_folder(folder)
 
     def commit(self, results: Sequence[Written | None], also: Sequence[Record] = ()) -> int:
@@ -191,7 +199,7 @@ def _tile_rows(columns: dict[str, Column], schema: Schema) -> Iterator[dict[str,
 
 def plan_bulk_write(
     store: Store, cipher: Aes256Gcm | None, schema: Schema | None, *, replaces: bool = False,
-    fragment_size: int = FRAGMENT_SIZE,
+    fragment_size: int = FRAGMENT_SIZE, at: object = None,
 ) -> BulkWrite:  # fmt: skip
     """A write to the array at a store; `schema` is that of the array to create if there is none."""
     listed = list_array(store)
@@ -199,14 +207,13 @@ def plan_bulk_write(
         snapshot = _everything(store, cipher)
         snapshot.require_sound()
         return BulkWrite(
-            store, snapshot.schema, snapshot.schema_name, next_time(snapshot), cipher, fragment_size,
+            store, snapshot.schema, snapshot.schema_name, next_time(snapshot, at), cipher, fragment_size,
             creates=False, replaces=replaces, token=secrets.token_hex(6),
         )  # fmt: skip
     if schema is None:
         raise ArrayNotFoundError(f"there is no array at {store.uri}; create it first, or say dims=… to do so")
-    if listed.root or set(listed.root_folders) - {keys.SCHEMA_FOLDER, keys.FRAGMENT_FOLDER}:
-        raise ArrayExistsError(f"the folder {store.uri} is not empty and no array; choose another place")
-    time_ms = now_ms()
+    require_free(store, listed)
+    time_ms = now_ms() if at is None else instant(at)
     name = str(new_name(time_ms, version=None))
     return BulkWrite(
         store, replace(schema, enum_files={}), name, time_ms, cipher, fragment_size, creates=True,

@@ -11,7 +11,8 @@ from terrazzo.engine.buffers import numbers
 from terrazzo.engine.columns import Column, concat
 from terrazzo.engine.order import sort_cells, sort_keys
 from terrazzo.engine.plan import Request, plan_scan
-from terrazzo.engine.region import everything
+from terrazzo.engine.predicate import Predicate, evaluate
+from terrazzo.engine.region import Region, everything
 from terrazzo.engine.snapshot import Window, take_snapshot
 from terrazzo.engine.sparse import joined, result_schema, scan_columns, to_batch
 from terrazzo.engine.view import View
@@ -38,22 +39,31 @@ def changes(view: View, since_ms: int, until_ms: int) -> Any:
     before = View(view.store, take_snapshot(view.store, Window(0, since_ms), view.cipher), view.cipher)
     for seen in (before, after):
         seen.snapshot.require_sound()
+    return difference(before, after, everything(after.schema))
+
+
+def difference(before: View, after: View, region: Region, where: Predicate | None = None) -> Any:
+    """What turned the cells of one view into those of another, within a region; of that, the rows that match."""
     schema = after.schema
     before = before.following(replace(before.snapshot, schema=schema, schema_name=after.snapshot.schema_name))
-    old, new = _cells(before, schema), _cells(after, schema)
+    old, new = _cells(before, region), _cells(after, region)
     result = result_schema(tuple(field.name for field in schema.fields), schema)
     if schema.allows_duplicates:
         kinds, cells = _bag_difference(old, new, schema)
     else:
         kinds, cells = _difference(old, new, schema)
+    if where is not None:
+        mask = evaluate(where, cells, schema, len(kinds))
+        kinds, cells = kinds[mask], {name: column.filter(mask) for name, column in cells.items()}
     table = pa.Table.from_batches([to_batch(cells, schema, result)], result)
     labels = pa.array(["insert", "delete", "update_before", "update_after"]).take(numbers(kinds))
     return table.add_column(0, pa.field(CHANGE, pa.string(), nullable=False), labels)
 
 
-def _cells(view: View, schema: Schema) -> dict[str, Column]:
+def _cells(view: View, region: Region) -> dict[str, Column]:
+    schema = view.schema
     names = tuple(field.name for field in schema.fields)
-    plan = plan_scan(view, Request(names, everything(schema)), _TASK)
+    plan = plan_scan(view, Request(names, region), _TASK)
     found = [columns for task in plan.tasks for columns in scan_columns(view, plan.request, task)]
     if found:
         return {name: column for name, column in joined(found).items() if name in names}

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from terrazzo.engine.clock import new_name, reach, unique
+from terrazzo.engine.snapshot import Listed
 from terrazzo.engine.view import View, same_cells
-from terrazzo.errors import InvalidRequestError
+from terrazzo.errors import ArrayExistsError, InvalidRequestError
 from terrazzo.format import keys
 from terrazzo.format.attribute import Attr
 from terrazzo.format.current_domain import as_current_domain
@@ -19,6 +20,16 @@ from terrazzo.format.keys import TimestampedName
 from terrazzo.format.schema import Schema
 from terrazzo.format.versions import WRITTEN
 from terrazzo.storage.base import Store
+from terrazzo.storage.local import LocalStore
+
+
+def require_free(store: Store, listed: Listed) -> None:
+    """That an array can be made here; there is none."""
+    if isinstance(store, LocalStore) and store.is_file:
+        raise ArrayExistsError(f"{store.uri} is a file, and an array is a folder; choose another place")
+    # What a create or a first write that was cut short leaves behind is no obstacle to the next one.
+    if listed.root or set(listed.root_folders) - {keys.SCHEMA_FOLDER, keys.FRAGMENT_FOLDER}:
+        raise ArrayExistsError(f"the folder {store.uri} is not empty; choose another place")
 
 
 def put_schema(

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.engine.columns import Column, Mask
+from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
+from terrazzo.engine.order import sort_cells, sort_keys
 from terrazzo.engine.predicate import compare, compares_first_only, evaluate, fields_of, of_condition
 from terrazzo.engine.snapshot import StoredCondition
 from terrazzo.errors import CorruptionError, FormatError
 from terrazzo.format.attribute import Attr
-from terrazzo.format.commits import DeleteCommit, UpdateCommit
+from terrazzo.format.commits import Commit, DeleteCommit, UpdateCommit
 from terrazzo.format.condition import Combination, Compare, Condition, Op
 from terrazzo.format.schema import Schema
 
@@ -129,6 +131,37 @@ def _gone(origin: Origin, known: set[str], at_ms: int) -> Mask:
     ]
     by_lost = np.isin(origin.delete_conditions, np.array(lost, np.uint64)) if lost else False
     return np.asarray(due & ((origin.delete_conditions == NEVER) | by_lost))
+
+
+def made_by_updates(columns: Mapping[str, Column], processed: Sequence[str], schema: Schema) -> Mask:
+    """Versions in a consolidated fragment that nobody wrote: an update made them, one millisecond behind itself.
+
+    For each there is another at the same coordinates that ended then. With duplicates, a write at that very instant is
+    told by its place: consolidation puts what it makes behind what was stored. Without, it is told only if the update
+    did not change its cell.
+    """
+    times, ends = columns[TIMESTAMPS].values, columns[DELETE_TIMESTAMPS].values
+    updates = [
+        commit.name.start_ms + 1 for m in processed if m.endswith(".upd") and (commit := Commit.parse(m))
+    ]
+    candidates = np.flatnonzero(np.isin(times, np.array(updates, np.uint64)))
+    made = np.zeros(len(times), bool)
+    if not len(candidates):
+        return made
+    ended = np.flatnonzero((ends != NEVER) & (columns[DELETE_CONDITION].values == NEVER))
+    rows = np.concatenate([candidates, ended])
+    instants = np.concatenate([times[candidates], ends[ended]])
+    coords = sort_keys([columns[dim.name].take(rows) for dim in schema.dims], schema, "row-major")
+    index, same = sort_cells([instants, *coords])
+    groups = np.empty(len(rows), np.int64)
+    groups[slice(None) if index is None else index] = np.cumsum(~same)
+    n_made = np.bincount(groups[len(candidates) :], minlength=len(rows) + 1)
+    last_first = np.lexsort((-candidates, groups[: len(candidates)]))
+    group = groups[last_first]
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    place = np.arange(len(group)) - np.repeat(starts, np.diff(np.append(starts, len(group))))
+    made[candidates[last_first[place < n_made[group]]]] = True
+    return made
 
 
 Missing = Mapping[str, Mask]

@@ -11,6 +11,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+import numpy as np
+
 from terrazzo.engine.fragments import Fragment, UnknownSchemaError, load_fragment, of_footer
 from terrazzo.engine.runner import parallel
 from terrazzo.errors import (
@@ -62,6 +64,15 @@ class Window:
         """Whether a fragment of that name takes part; cells that carry times are then judged one by one."""
         timed = not dense and name.version is not None and name.version >= versions.DELETE_METADATA
         return self.overlaps(name) if timed else self.contains(name)
+
+    @property
+    def as_written(self) -> bool:
+        """Whether cells show as they were written, whatever deletes and updates did to them since."""
+        return False
+
+    def holds(self, times: Any) -> Any:
+        """Which cells were written within the window, by their times."""
+        return (times >= np.uint64(self.since_ms)) & (times <= np.uint64(self.at_ms))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from terrazzo.engine.arrow import arrow_field, to_arrow
 from terrazzo.engine.columns import Column, Mask, concat, constant
 from terrazzo.engine.fragments import Fragment
-from terrazzo.engine.history import Origin, apply, relevant
+from terrazzo.engine.history import Origin, apply, made_by_updates, relevant
 from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.order import Keys, argsort, sets_of_runs, sort_cells, sort_keys, sort_keys_of_parts
 from terrazzo.engine.plan import Part, Request, ScanTask, columns_read
@@ -105,7 +105,7 @@ def read_cells(view: View, request: Request, task: ScanTask) -> list[Cells]:
 
 def pieces_of(view: View, task: ScanTask) -> Sequence[Part]:
     """The parts of a task as they are read."""
-    if task.distinct or task.region.is_everything:
+    if task.distinct or task.region.is_everything or view.snapshot.window.as_written:
         return task.parts
     return [piece for part in task.parts for piece in _split(view, task.region, part)]
 
@@ -124,7 +124,7 @@ def _split(view: View, region: Region, part: Part) -> list[Part]:
 def _cells(view: View, request: Request, region: Region, part: Part, columns: dict[str, Column]) -> Cells:
     snapshot, schema = view.snapshot, view.wide
     fragment = snapshot.fragments[part.fragment]
-    mask = _and(_in_window(view, columns), _in_region(view, region, part, columns))
+    mask = _and(_in_window(view, fragment, columns), _in_region(view, region, part, columns))
     if mask is not None and not mask.all():
         columns = {name: column.filter(mask) for name, column in columns.items()}
     n = len(next(iter(columns.values())))
@@ -135,7 +135,7 @@ def _cells(view: View, request: Request, region: Region, part: Part, columns: di
             columns[attr.name] = absent(attr, n)
     conditions = relevant(view.conditions, fragment.name.start_ms, snapshot.window.at_ms)
     passed: Mask | None = None
-    if conditions or DELETE_TIMESTAMPS in columns:
+    if not snapshot.window.as_written and (conditions or DELETE_TIMESTAMPS in columns):
         origin = _origin(view, fragment, columns, times, missing)
         columns, passed = apply(columns, origin, conditions, schema, snapshot.window.at_ms)
     if request.where is not None:
@@ -173,12 +173,15 @@ def _write_times(fragment: Fragment, columns: dict[str, Column], n: int) -> NDAr
     return np.broadcast_to(np.uint64(fragment.name.start_ms), (n,))
 
 
-def _in_window(view: View, columns: dict[str, Column]) -> Mask | None:
+def _in_window(view: View, fragment: Fragment, columns: dict[str, Column]) -> Mask | None:
     """Cells written within the window, wherever the fragment records that; whatever its name says."""
     if TIMESTAMPS not in columns:
         return None
-    window, times = view.snapshot.window, columns[TIMESTAMPS].values
-    return (times >= np.uint64(window.since_ms)) & (times <= np.uint64(window.at_ms))
+    window = view.snapshot.window
+    mask: Mask = window.holds(columns[TIMESTAMPS].values)
+    if window.as_written and DELETE_TIMESTAMPS in columns:
+        mask &= ~made_by_updates(columns, view.reader(fragment).sections.processed, view.schema)
+    return mask
 
 
 def _in_region(view: View, region: Region, part: Part, columns: dict[str, Column]) -> Mask | None:

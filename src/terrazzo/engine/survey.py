@@ -177,7 +177,11 @@ def _known_names(listed: Listed) -> tuple[Listed, dict[str, str]]:
                 good.append(name)
         return tuple(good)
 
-    commit_suffixes = (*(f".{kind}" for kind in CommitKind), f".{keys.MERGE_SUFFIX}")
+    commit_suffixes = (
+        *(f".{kind}" for kind in CommitKind),
+        f".{keys.MERGE_SUFFIX}",
+        f".{keys.STREAM_SUFFIX}",
+    )
     root_suffixes = (".ok", ".vac", ".meta")
     plain = {keys.SCHEMA_FILE, keys.LOCK_FILE, keys.GROUP_FILE}
     root = tuple(name for name in listed.root if name in plain)

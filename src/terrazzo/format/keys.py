@@ -40,6 +40,7 @@ DELETE_TIMESTAMPS_FILE = "dt.tdb"
 DELETE_CONDITIONS_FILE = "dci.tdb"
 
 MERGE_SUFFIX = "merge"  # unknown to libtiledb, which steps over it
+STREAM_SUFFIX = "stream"  # likewise: the last batch that a streaming query committed
 
 GROUP_VERSION = 2
 ENUMERATION_VERSION = 0
@@ -131,6 +132,11 @@ def commit_key(name: TimestampedName, kind: CommitKind) -> str:
 def merge_key(name: TimestampedName) -> str:
     """Where a consolidation says what it replaces, until its `.vac` does."""
     return f"{COMMIT_FOLDER}/{name}.{MERGE_SUFFIX}"
+
+
+def stream_key(uuid: str, version: int) -> str:
+    """`uuid` stands for a streaming query."""
+    return f"{COMMIT_FOLDER}/{TimestampedName(0, 0, uuid, version)}.{STREAM_SUFFIX}"
 
 
 def schema_key(name: str | TimestampedName) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from terrazzo.engine.array import Array, open_array
 from terrazzo.engine.keys import as_cipher
 from terrazzo.engine.plan import parse_size
+from terrazzo.engine.spelling import parse_flag
 from terrazzo.errors import InvalidRequestError
 from terrazzo.storage import Store, open_store
 
@@ -16,8 +17,9 @@ WRITE = _PLACE | {
     "dims", "filters", "capacity", "order", "tile_order", "allows_duplicates", "dense", "fragment_size",
     "cluster", "checkpointlocation", "queryname",
 }  # fmt: skip
-STREAM = READ | {
-    "maxcellspertrigger", "maxcommitspertrigger", "changes", "startat", "checkpointlocation", "queryname",
+STREAM = _PLACE | {
+    "columns", "where", "partition_size", "changes", "startat", "lateness", "maxcellspertrigger",
+    "maxcommitspertrigger",
 }  # fmt: skip
 _FAMILIES = {"region.", "storage.", "domain.", "tile.", "filters."}
 
@@ -58,6 +60,15 @@ class Options:
             raise InvalidRequestError(f"{name}={text!r}; a whole number above zero is expected")
         return int(text)
 
+    def instant(self, name: str) -> Any:
+        """Milliseconds if it is a number, otherwise a date for the engine to read."""
+        text = self.get(name)
+        return int(text) if text is not None and text.strip().isdigit() else text
+
+    def flag(self, name: str) -> bool:
+        text = self.get(name)
+        return text is not None and parse_flag(text, name)
+
     def size(self, name: str, default: int) -> int:
         text = self.get(name)
         return default if text is None else parse_size(text, name)
@@ -81,11 +92,6 @@ class Options:
 
     def open(self) -> Array:
         return open_array(
-            self.uri, at=_instant(self.get("at")), since=_instant(self.get("since")), key=self.get("key"),
+            self.uri, at=self.instant("at"), since=self.instant("since"), key=self.get("key"),
             storage_options=self.storage,
         )  # fmt: skip
-
-
-def _instant(text: str | None) -> Any:
-    """Milliseconds if it is a number, otherwise a date for the engine to read."""
-    return int(text) if text is not None and text.strip().isdigit() else text

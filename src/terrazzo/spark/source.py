@@ -8,9 +8,9 @@ from typing import Any
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from terrazzo.spark.options import READ, WRITE, Options
+from terrazzo.spark.options import READ, STREAM, WRITE, Options
 from terrazzo.spark.reader import ArrayReader, columns_asked
-from terrazzo.spark.types import struct_of
+from terrazzo.spark.types import struct_of, with_change
 
 
 class TileDBSource(DataSource):
@@ -19,11 +19,10 @@ class TileDBSource(DataSource):
         return "tiledb"
 
     def schema(self) -> StructType:
-        options = Options.of(
-            self.options, READ | {"changes", "maxcellspertrigger", "maxcommitspertrigger", "startat"}
-        )
+        options = Options.of(self.options, READ | STREAM)
         view = options.open().view
-        return struct_of(view.schema, columns_asked(options, view))
+        struct = struct_of(view.schema, columns_asked(options, view))
+        return with_change(struct) if options.flag("changes") else struct
 
     def reader(self, schema: StructType) -> ArrayReader:
         options = Options.of(self.options, READ)
@@ -33,3 +32,13 @@ class TileDBSource(DataSource):
         from terrazzo.spark.writer import ArrayWriter  # noqa: PLC0415
 
         return ArrayWriter.prepared(schema, Options.of(self.options, WRITE), overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> Any:
+        from terrazzo.spark.stream_source import ArrayStreamReader  # noqa: PLC0415
+
+        return ArrayStreamReader(schema, Options.of(self.options, STREAM))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        from terrazzo.spark.stream_sink import ArrayStreamWriter  # noqa: PLC0415
+
+        return ArrayStreamWriter.prepared(schema, Options.of(self.options, WRITE), overwrite=overwrite)

@@ -22,9 +22,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from terrazzo.engine.arrow import arrow_field, enumeration_of, value_type
+from terrazzo.engine.changes import CHANGE
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.attribute import Attr
 from terrazzo.format.datatypes import Datatype
@@ -64,6 +65,11 @@ def spark_arrow_type(kind: Any) -> Any:
 def struct_of(schema: Schema, columns: Sequence[str]) -> StructType:
     """The columns of an array as Spark's."""
     return StructType([_struct_field(schema.field(name), schema) for name in columns])
+
+
+def with_change(struct: StructType) -> StructType:
+    """The columns of a change feed: the kind of change comes first."""
+    return StructType([StructField(CHANGE, StringType(), nullable=False), *struct.fields])
 
 
 def _struct_field(field: Attr | Dim, schema: Schema) -> StructField:
