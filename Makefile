@@ -18,8 +18,9 @@ $(STAMP): pyproject.toml uv.lock
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --frozen --all-extras --inexact --quiet
 	touch $@
 
-demo: install  ## the life of an array of 336,776 flights, on Spark
-	$(BIN)/python -m terrazzo.cli.main demo
+demo: install  ## the life of an array of flights on Spark, and a picture of it in build/demo
+	rm -rf build/demo
+	$(BIN)/python -m terrazzo.cli.main demo build/demo
 
 test: install  ## all tests
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal

@@ -30,7 +30,7 @@ def labour(master, folder, *steps):
             stderr=wrong,
             env=environment,
         )
-        code = done.wait(300)
+        code = done.wait(560)
     return code, told.read_text(), problem.read_text()[-4000:]
 
 

@@ -101,8 +101,12 @@ def clustered(df: Any, schema: Schema, partitions: int | None = None) -> Any:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     if schema.dense:
+        first = schema.dims[0]
+        if not _has_tiles(first):
+            return df.coalesce(1)  # dates have no tile that Spark could compute
         # All tiles with the same first coordinate together: they make whole boxes.
-        keys = [_tile_of(schema.dims[0], F)]
+        low, extent = (F.lit(str(n)).cast("decimal(20,0)") for n in ((first.domain or (0, 0))[0], first.tile))
+        keys = [F.floor((F.col(_quoted(first.name)).cast("decimal(20,0)") - low) / extent)]
     elif schema.cell_order is Layout.HILBERT or not all(_has_tiles(dim) for dim in schema.dims):
         # A curve has no expression in SQL; neighbours along the first dimension are the next best.
         keys = [F.col(_quoted(dim.name)) for dim in schema.dims]
@@ -129,7 +133,9 @@ def _tile_of(dim: Any, functions: Any) -> Any:
     column = functions.col(_quoted(dim.name))
     if not _has_tiles(dim):
         return column
-    low, extent = int(dim.domain[0]), int(dim.tile)
-    # Decimals: the distance between two 64-bit numbers may need a bit more than they have.
-    distance = column.cast("decimal(20,0)") - functions.lit(str(low)).cast("decimal(20,0)")
-    return functions.floor(distance / functions.lit(str(extent)).cast("decimal(20,0)"))
+    low, high, extent = int(dim.domain[0]), int(dim.domain[1]), int(dim.tile)
+    if low > -(1 << 62) and high < 1 << 62:
+        return functions.expr(f"({_quoted(dim.name)} - ({low})) div {extent}")
+    # The distance from the low end might need more than 64 bits, and decimals are slow. Boundaries that are a little
+    # off do: tasks sort their cells themselves.
+    return functions.expr(f"{_quoted(dim.name)} div {extent}")
