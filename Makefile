@@ -35,6 +35,9 @@ check: install  ## ruff, mypy strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: install  ## the documents as pages, in build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 bench: install  ## all benchmarks, as tables
 	$(BIN)/python benchmarks/run.py
 

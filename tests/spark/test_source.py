@@ -89,14 +89,28 @@ def test_the_number_of_partitions_follows_the_options(spark, points):
     ],
 )  # fmt: skip
 def test_a_filter_keeps_sparks_meaning_wherever_it_is_applied(spark, points, condition):
-    df = spark.read.format("tiledb").load(points.uri)
+    df = spark.read.format("tiledb").option("pushdown", "true").load(points.uri)
     plain = spark.createDataFrame(points.read())
 
     assert rows(df.where(condition)) == rows(plain.where(condition))
 
 
+def test_a_frame_that_is_used_again_shows_all_cells_again(spark, points):
+    df = spark.read.format("tiledb").load(points.uri)
+    some, all_ = points.count(where="x < 50"), points.count()
+
+    assert df.where("x < 50").count() == some
+    assert df.count() == all_
+    assert df.union(df.where("x < 50")).count() == all_ + some
+
+
 def test_filters_that_went_down_are_shown(spark, points):
-    df = spark.read.format("tiledb").load(points.uri).where("x > 100 AND v < 7 AND v > 1")
+    df = (
+        spark.read.format("tiledb")
+        .option("pushdown", "true")
+        .load(points.uri)
+        .where("x > 100 AND v < 7 AND v > 1")
+    )
     told = df._jdf.queryExecution().explainString(
         spark._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
     )

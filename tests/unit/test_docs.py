@@ -1,6 +1,8 @@
 """The documents: their Python runs, and what they name is there."""
 
 import re
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,23 +13,27 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 _FENCE = re.compile(r"^```python([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def python_blocks(page: Path) -> list[tuple[int, str]]:
-    """Line and code of each block that is to run."""
+def python_blocks(page: Path, *, spark: bool = False) -> list[tuple[int, str]]:
+    """Line and code of each block that is to run: those without a session, or all."""
     text = page.read_text()
     return [
         (text.count("\n", 0, match.start(2)) + 1, match[2])
         for match in _FENCE.finditer(text)
-        if "notest" not in match[1]
+        if "notest" not in match[1] and (spark or "spark" not in match[1])
     ]
+
+
+def run_page(page: Path, names: dict[str, object], *, spark: bool = False) -> None:
+    """Run the blocks from top to bottom; an error is told with the line of the page."""
+    for line, code in python_blocks(page, spark=spark):
+        exec(compile("\n" * (line - 1) + code, str(page), "exec"), names)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=lambda page: page.name)
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "a_page"}
 
-    for line, code in python_blocks(page):
-        exec(compile("\n" * (line - 1) + code, str(page), "exec"), names)
+    run_page(page, {"__name__": "a_page"})
 
 
 def test_the_readme_has_python_that_runs() -> None:
@@ -54,3 +60,16 @@ def test_links_between_pages_lead_somewhere(page) -> None:
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
 
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_the_pages_build_without_a_warning_and_load_nothing_from_elsewhere(tmp_path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    pages = [page.read_text() for page in tmp_path.rglob("*.html")]
+
+    assert done.returncode == 0, done.stderr
+    assert len(pages) > len(PAGES) - 1
+    assert [page for page in pages if "```" in page] == []  # a fence that was not understood
+    assert [re.findall(r"<(?:script|img|link)[^>]+https?://[^>]+>", page) for page in pages] == [[]] * len(
+        pages
+    )

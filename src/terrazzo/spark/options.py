@@ -16,7 +16,7 @@ _CATALOGUE = {
     "location", "owner", "provider", "external", "is_managed_location", "comment", "collation", "table_type",
 }  # fmt: skip
 _PLACE = {"path", "key"} | _CATALOGUE
-READ = _PLACE | {"at", "since", "columns", "where", "partitions", "partition_size"}
+READ = _PLACE | {"at", "since", "columns", "where", "partitions", "partition_size", "pushdown"}
 WRITE = _PLACE | {
     "dims", "filters", "capacity", "order", "tile_order", "allows_duplicates", "dense", "fragment_size",
     "cluster", "checkpointlocation", "queryname",

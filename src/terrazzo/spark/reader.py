@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from terrazzo.engine.plan import Request
 from terrazzo.engine.reading import plan_tasks, run_task
 from terrazzo.engine.request import make_request
-from terrazzo.engine.spelling import parse_regions
+from terrazzo.engine.spelling import parse_flag, parse_regions
 from terrazzo.engine.view import View
 from terrazzo.errors import InvalidRequestError
 from terrazzo.spark.options import DEFAULT_PARTITION, Options
@@ -73,10 +73,17 @@ class ArrayReader(DataSourceReader):
         for name in struct.fieldNames():
             view.schema.field(name)  # says which there are
         self.where = options.get("where")
+        self.pushdown = parse_flag(options.get("pushdown") or "false", "pushdown")
         self.pushFilters = _Push(self)
 
     def take_filters(self, filters: Sequence[Filter]) -> list[Filter]:
-        """Filters that Spark has to apply itself."""
+        """Filters that Spark has to apply itself: all of them, unless the option `pushdown` says otherwise.
+
+        Quirk: Spark 4.3 keeps the plan of the scan that filters were last pushed to, and uses it for every other scan
+        of the same DataFrame or view: these would miss cells. tests/spark/test_source.py
+        """
+        if not self.pushdown:
+            return list(filters)
         taken: list[str] = []
         left: list[Filter] = []
         for each in filters:
