@@ -62,7 +62,7 @@ def test_every_section_of_the_metadata_is_read(array: Path) -> None:
     assert facts.domain == fragment.footer.domain
     assert [tuple((low[0], high[0]) for low, high in boxes.columns)] == list(facts.boxes)
     for field in view.schema.fields:
-        slot = reader._slot(field.name)
+        slot = reader.layout.field(field.name).slot
         assert reader.sections.per_tile(Section.TILE_OFFSETS, slot).tolist() == [0]
         if field.is_var:
             assert reader.sections.per_tile(Section.VAR_OFFSETS, slot).tolist() == [0]

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from terrazzo.engine.buffers import integers
@@ -176,6 +175,8 @@ def _from_zero(values: NDArray[np.uint64]) -> Component:
 
 def _string_ranks(column: Column) -> Component:
     encoded = column.binary().dictionary_encode()
+    import pyarrow.compute as pc  # noqa: PLC0415  # an open need not load it
+
     places = integers(pc.sort_indices(encoded.dictionary))
     ranks = np.empty(len(places), np.uint64)
     ranks[places] = np.arange(len(places), dtype=np.uint64)

@@ -135,7 +135,7 @@ def _tile_of(dim: Any, functions: Any) -> Any:
         return column
     low, high, extent = int(dim.domain[0]), int(dim.domain[1]), int(dim.tile)
     if low > -(1 << 62) and high < 1 << 62:
-        return functions.expr(f"({_quoted(dim.name)} - ({low})) div {extent}")
+        return functions.expr(f"(CAST({_quoted(dim.name)} AS BIGINT) - ({low})) div {extent}")
     # The distance from the low end might need more than 64 bits, and decimals are slow. Boundaries that are a little
     # off do: tasks sort their cells themselves.
     return functions.expr(f"{_quoted(dim.name)} div {extent}")
