@@ -370,3 +370,20 @@ def test_the_runner_raises_what_a_task_raised(spark):
         list(SparkRunner(spark).map(as_cipher, [b"a short key", None]))
     assert list(SparkRunner(spark).map(abs, [-1, -2, 3])) == [1, 2, 3]
     assert not list(SparkRunner(spark).map(abs, []))
+
+
+def test_an_array_is_no_small_table_to_spark(spark, tmp_path):
+    """Spark would send a small one to every task of a join."""
+    uri = str(tmp_path / "a")
+    write(spark.range(1_000_000).selectExpr("id AS x", "id AS v"), uri, dims=["x"])
+    array = SparkArray(spark, uri)
+    other = spark.range(2_000_000).selectExpr("id AS x", "id AS w")
+
+    def size(df):
+        return int(str(df._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+
+    joined = array.to_df().join(other, "x")
+
+    assert 10 << 20 < size(array.to_df()) < 40 << 20
+    assert size(array.to_df(region={"x": (0, 10)})) < 1 << 20
+    assert joined.selectExpr("sum(v)").first()[0] == 999_999 * 500_000

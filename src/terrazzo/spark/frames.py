@@ -17,6 +17,9 @@ from terrazzo.spark.types import arrow_schema_of, struct_of, to_spark
 
 Cells = dict[str, Column]
 
+_PADDING = tuple(f"CAST(NULL AS BINARY) AS padding{i}" for i in range(10))
+_ROW = 500  # bytes that Spark counts for a row of them
+
 
 def frame_of(
     spark: Any, view: View, columns: Sequence[str] | None = None, where: str | None = None,
@@ -38,20 +41,45 @@ def frame_of_request(
     if not tasks:
         return spark.createDataFrame([], struct)
     work = zlib.compress(pickle.dumps((view, planned, tasks, change)), 1)
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_scan(work, struct), struct)
+    each = _rows_per_task(spark, sum(getattr(task, "size", 8 * task.n_cells) for task in tasks), len(tasks))
+    rows = spark.range(0, each * len(tasks), 1, len(tasks)).selectExpr("id", *_PADDING)
+    return rows.mapInArrow(_scan(work, struct, each), struct)
 
 
-def _scan(work: bytes, struct: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _rows_per_task(spark: Any, size: int, n_tasks: int) -> int:
+    """How many rows stand for a task in the table that the cells are mapped from.
+
+    Spark takes the size of the result from the size of that table. One row per task would make every array a small one,
+    to be broadcast in joins until memory runs out. So the table is as large as the cells, to Spark's mind: it counts a
+    hundred bytes for each null of the padding, which weighs nothing. From some size on it no longer passes for small.
+    """
+    try:
+        small = int(str(spark.conf.get("spark.sql.autoBroadcastJoinThreshold")).rstrip("bB"))
+    except (TypeError, ValueError):
+        small = 10 << 20
+    enough = max(4 * small, 64 << 20)
+    return max(min(size, enough) // _ROW // n_tasks, 1)
+
+
+def _scan(work: bytes, struct: Any, rows_per_task: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         view, request, tasks, change = pickle.loads(zlib.decompress(work))  # noqa: S301  # our own
         wanted = arrow_schema_of(struct)
-        for batch in batches:
-            for place in batch.column(0).to_pylist():
-                read = run_task if change is None else partial(_run_changed, change)
-                for found in read(view, request, tasks[place]):
-                    yield to_spark(found, wanted)
+        places = {int(place) for batch in batches for place in _ends(batch, rows_per_task)}
+        for place in sorted(places):
+            read = run_task if change is None else partial(_run_changed, change)
+            for found in read(view, request, tasks[place]):
+                yield to_spark(found, wanted)
 
     return run
+
+
+def _ends(batch: Any, rows_per_task: int) -> range:
+    """The tasks that a batch of the range speaks of."""
+    ids = batch.column(0)
+    return (
+        range(ids[0].as_py() // rows_per_task, ids[-1].as_py() // rows_per_task + 1) if len(ids) else range(0)
+    )
 
 
 def _run_changed(
