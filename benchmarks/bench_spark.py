@@ -1,7 +1,7 @@
 """Spark: arrays beside Parquet on the same session, and beside libtiledb inside mapInArrow.
 
 Ten columns: two int64 dimensions and eight float64 attributes. A ratio above 1 means that terrazzo is faster. Each
-number of cores is a session of its own in a process of its own. `SMALL=1` runs a tenth of the rows.
+number of cores is a session of its own in a process of its own. `SMALL=1` runs a tenth of the rows, `ROWS=…` as many as it says.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 SMALL = bool(os.environ.get("SMALL"))
-ROWS = 1_000_000 if SMALL else 10_000_000
+ROWS = int(os.environ.get("ROWS") or (1_000_000 if SMALL else 10_000_000))
 PIECES = 200
 SIDE = 100_000
 COLUMNS = ["x", "y", *(f"v{i}" for i in range(8))]
