@@ -63,7 +63,7 @@ def delete_cells(access: Access, where: str, *, at: str | None, count: bool, dry
             f"{opened.uri}: a dense array has a value in every cell; set another one with update instead of deleting"
         )
     report: Report = {"command": "delete", "uri": opened.uri, "dry_run": dry_run, "where": where}
-    with Bar(f"deleting from {access.uri}"):
+    with Bar(f"deleting from {access.uri}", steps=True):
         cells = opened.count(where) if count or dry_run else None
         if not dry_run and cells != 0:  # a condition that matches nothing would be tested for ever
             opened.delete(where, at=when)
@@ -125,7 +125,7 @@ def update_cells(
         "set": values,
         "where": where,
     }
-    with Bar(f"updating {access.uri}"):
+    with Bar(f"updating {access.uri}", steps=True):
         cells = opened.count(where) if count or dry_run else None
         if not dry_run and cells != 0:
             opened.update(values, where, at=when, portable=portable)

@@ -35,7 +35,7 @@ def check_array(access: Access, *, deep: bool) -> "Report":
     import terrazzo as tz
     from terrazzo.cli.progress import Bar
 
-    with Bar(f"checking {access.uri}"):
+    with Bar(f"checking {access.uri}", steps=True):
         found = tz.check(access.uri, deep=deep, key=access.key, storage_options=access.storage)
     return {
         "command": "check",
@@ -83,7 +83,7 @@ def repair_array(access: Access, *, damaged_fragments: bool, dry_run: bool) -> "
     import terrazzo as tz
     from terrazzo.cli.progress import Bar
 
-    with Bar(f"repairing {access.uri}"):
+    with Bar(f"repairing {access.uri}", steps=True):
         done = tz.repair(
             access.uri, dry_run=dry_run, damaged_fragments=damaged_fragments, key=access.key,
             storage_options=access.storage,

@@ -69,7 +69,7 @@ def array_info(access: Access, at: str | None, *, count: bool) -> "Report":
         "metadata": {key: plain(value) for key, value in opened.meta.items()},
     }
     if count:
-        with Bar("counting"):
+        with Bar("counting", steps=True):
             cells_shown = opened.count()
         report["cells"] = Shown(f"{cells_shown:,}", cells_shown)
     return report

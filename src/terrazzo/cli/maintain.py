@@ -162,7 +162,7 @@ def vacuum_array(access: Access, retain: str, *, dry_run: bool) -> "Report":
     except InvalidRequestError:
         raise WrongUsageError(f"--retain {retain}: this is no age; write 7d, 12h or 30min") from None
     opened = access.open()
-    with Bar(f"vacuuming {access.uri}"):
+    with Bar(f"vacuuming {access.uri}", steps=True):
         done = opened.vacuum(retain=age, dry_run=dry_run)
     groups = {
         "fragments": done.fragments, "commits": done.commits, "footers": done.footers, "metadata": done.metadata,
@@ -214,7 +214,7 @@ def restore_array(access: Access, at: str, *, memory: str, dry_run: bool) -> "Re
         raise InvalidRequestError(
             f"--at {at}: there was no array then; it begins at {as_text(first_ms)}. To empty it: delete --where '1 = 1'"
         )
-    with Bar(f"restoring {access.uri}"):
+    with Bar(f"restoring {access.uri}", steps=True):
         report: Report = {
             "command": "restore", "uri": opened.uri, "dry_run": dry_run, "at_ms": moment(at_ms),
             "cells_now": opened.count(), "cells_then": access.open(str(at_ms)).count(),

@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,8 +19,11 @@ class Bar:
     the unit, and tells the rate; without tasks it is held against the total, too.
     """
 
-    def __init__(self, label: str, total: int | None = None, unit: str = "cells") -> None:
+    def __init__(
+        self, label: str, total: int | None = None, unit: str = "cells", *, steps: bool = False
+    ) -> None:
         self.label, self.total, self.unit = label, total, unit
+        self._steps = ExitStack() if steps else None  # the engine tells of its steps by itself
         self.done = 0  # of the total
         self.count = 0  # in the unit
         self._tasks = False
@@ -32,6 +36,10 @@ class Bar:
 
     def __enter__(self) -> Self:
         self._began = time.monotonic()
+        if self._steps is not None:
+            from terrazzo.engine.runner import listening
+
+            self._steps.enter_context(listening(self))
         if sys.stderr.isatty():
             self._timer = threading.Timer(DELAY, self._show)
             self._timer.daemon = True
@@ -41,6 +49,8 @@ class Bar:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._steps is not None:
+            self._steps.close()
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
@@ -65,6 +75,8 @@ class Bar:
         """Rate, time left and time passed, as far as they are known."""
         passed = time.monotonic() - self._began
         parts = [f"{_short(self.count / passed)} {self.unit}/s"] if self.count and passed else []
+        if not parts and self._tasks and self.done and passed:
+            parts = [f"{_short(self.done / passed)} steps/s"]
         if self.total and 0 < self.done <= self.total:
             parts.append(f"{_clock(passed * (self.total - self.done) / self.done)} left")
         return ", ".join([*parts, f"{_clock(passed)} passed"])

@@ -161,7 +161,7 @@ def count_cells(
     from terrazzo.cli.progress import Bar
 
     opened = access.open(at, since)
-    with Bar(f"counting {access.uri}"):
+    with Bar(f"counting {access.uri}", steps=True):
         cells = opened.count(where, parse_regions(region, opened.schema))
     return {"command": "read", "uri": opened.uri, "cells": cells}
 

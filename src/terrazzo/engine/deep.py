@@ -17,6 +17,7 @@ from terrazzo.engine.fetch import FragmentReader
 from terrazzo.engine.findings import Finding, Severity
 from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.order import equals_previous, is_sorted, sort_keys
+from terrazzo.engine.runner import steps
 from terrazzo.engine.snapshot import current_schema
 from terrazzo.engine.statistics import Kind, tile_statistics
 from terrazzo.engine.survey import Survey
@@ -44,7 +45,7 @@ def check_cells(
     if not found.schemas:
         return findings, 0
     latest = found.schemas[current_schema(found.schemas, _FOREVER)]
-    for fragment in found.fragments.values():
+    for fragment in steps(found.fragments.values()):
         reader = FragmentReader(store, fragment, found.schemas[fragment.schema_name], cipher)
         checker = _Checker(reader, latest, findings)
         try:

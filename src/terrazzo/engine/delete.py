@@ -24,6 +24,7 @@ from terrazzo.engine.predicate import (
     to_condition,
 )
 from terrazzo.engine.region import everything
+from terrazzo.engine.runner import steps
 from terrazzo.engine.session import check_names, reaching, with_change
 from terrazzo.engine.snapshot import StoredCondition
 from terrazzo.engine.sparse import joined, scan_columns
@@ -113,7 +114,7 @@ def _spared(view: View, where: Predicate, body: DeleteCommit, time_ms: int) -> d
     seen = reaching(view, time_ms)
     request = Request(tuple(field.name for field in view.schema.fields), everything(view.schema))
     found = []
-    for task in plan_scan(seen, request, _TASK).tasks:
+    for task in steps(plan_scan(seen, request, _TASK).tasks):
         for columns in scan_columns(seen, request, task):
             spared = spared_cells(columns, where, body, view.schema)
             if spared is not None:

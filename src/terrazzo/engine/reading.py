@@ -14,7 +14,7 @@ from terrazzo.engine.dense import Box, coordinates, domain_box, meet, read_box, 
 from terrazzo.engine.plan import Request, ScanPlan, ScanTask, all_apart, columns_read, plan_scan
 from terrazzo.engine.predicate import evaluate, fields_of
 from terrazzo.engine.region import Region
-from terrazzo.engine.runner import LocalRunner, Progress, Runner
+from terrazzo.engine.runner import LocalRunner, Progress, Runner, steps
 from terrazzo.engine.sparse import (
     joined,
     ordered,
@@ -125,7 +125,7 @@ def count_cells(view: View, request: Request) -> int:
         return sum(fragment.footer.n_cells(snapshot.schema_of(fragment)) for fragment in snapshot.fragments)
     plan = plan_scan(view, request, _READ_TASK)
     total = 0
-    for task in plan.tasks:
+    for task in steps(plan.tasks):
         if not task.distinct and _all_count(view, plan.request):
             total += task.n_cells
         else:

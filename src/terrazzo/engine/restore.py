@@ -27,6 +27,7 @@ from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.predicate import TRUE, to_condition
 from terrazzo.engine.reading import slabs
 from terrazzo.engine.region import everything
+from terrazzo.engine.runner import steps
 from terrazzo.engine.select import union_box
 from terrazzo.engine.session import with_change, with_fragments
 from terrazzo.engine.snapshot import StoredCondition, Window, take_snapshot
@@ -88,7 +89,7 @@ def _cells(past: View, size: int) -> Iterator[Columns]:
     plan = plan_scan(past, Request(names, everything(past.schema)), size)
     waiting: list[Columns] = []
     held = 0
-    for task in plan.tasks:
+    for task in steps(plan.tasks):
         for found in scan_columns(past, plan.request, task):
             waiting.append({name: found[name] for name in names})
             held += sum(found[name].nbytes for name in names)

@@ -7,6 +7,8 @@ the engine knows which runner it was given.
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache, partial
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar
@@ -15,6 +17,28 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 """Called with tasks done and tasks in all."""
+
+
+_listener: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+
+@contextmanager
+def listening(progress: Progress) -> Iterator[None]:
+    """Have `progress` told of the `steps` of whatever the block calls."""
+    token = _listener.set(progress)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def steps(items: Iterable[Task]) -> Iterator[Task]:
+    """The items of something that takes long; who listens is told how many of them are done."""
+    told, todo = _listener.get(), list(items)
+    for done, item in enumerate(todo, 1):
+        yield item
+        if told is not None:
+            told(done, len(todo))
 
 
 class Runner(Protocol):

@@ -24,6 +24,7 @@ from terrazzo.engine.intake import exact_counts
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.predicate import FALSE, All, NullTest, Predicate, Some, evaluate, fields_of, to_condition
 from terrazzo.engine.region import everything
+from terrazzo.engine.runner import steps
 from terrazzo.engine.session import check_names, reaching, with_change
 from terrazzo.engine.snapshot import StoredCondition
 from terrazzo.engine.sparse import joined, scan_columns
@@ -125,7 +126,7 @@ def matching(view: View, where: Predicate, time_ms: int) -> dict[str, Column] | 
     names = tuple(field.name for field in view.schema.fields)
     request = Request(names, everything(view.schema), where)
     plan = plan_scan(seen, request, _TASK)
-    found = [columns for task in plan.tasks for columns in scan_columns(seen, plan.request, task)]
+    found = [columns for task in steps(plan.tasks) for columns in scan_columns(seen, plan.request, task)]
     return {name: column for name, column in joined(found).items() if name in names} if found else None
 
 

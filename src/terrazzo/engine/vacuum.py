@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from terrazzo.engine.clock import as_text, now_ms
 from terrazzo.engine.commit import put_ignored
 from terrazzo.engine.consolidate import finish_merges
+from terrazzo.engine.runner import steps
 from terrazzo.engine.snapshot import Ledger, Listed, honoured, list_array, read_ledger
 from terrazzo.engine.view import View
 from terrazzo.errors import FormatError, InvalidRequestError
@@ -135,7 +136,7 @@ def vacuum(view: View, *, retain_ms: int, dry_run: bool) -> VacuumReport:
         store.delete([vac])
     store.delete(commits)
     store.delete(footers)
-    for folder in orphans:
+    for folder in steps(orphans):
         store.delete_folder(folder)
     store.reclaim_staging(retain_ms)
     return report
@@ -181,7 +182,7 @@ def _remove_fragments(store: Store, ledger: Ledger, gone: Iterable[str], vacs: l
         # Commits that somebody gathered into a `.con` meanwhile.
         again = read_ledger(store, list_array(store))
         put_ignored(store, [commit for commit in commits if commit.fragment_key in again.writes])
-    for key in gone:
+    for key in steps(gone):
         store.delete_folder(key)
     store.delete(vacs)
 
