@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -83,7 +84,7 @@ ROWS = {
 
 @pytest.fixture(scope="module")
 def array() -> tz.Array:
-    a = tz.create(f"memory://{id(SCHEMA)}/where", SCHEMA)
+    a = tz.create(f"memory://{uuid4().hex}/where", SCHEMA)
     a.write(ROWS)
     return a
 
@@ -91,7 +92,7 @@ def array() -> tz.Array:
 @pytest.fixture(scope="module")
 def overlapping() -> tz.Array:
     """The same cells, in fragments that may hide one another, so that nothing is left out by its statistics."""
-    a = tz.create(f"memory://{id(SCHEMA)}/overlapping", SCHEMA)
+    a = tz.create(f"memory://{uuid4().hex}/overlapping", SCHEMA)
     table = pa.table(ROWS | {"pair": pa.FixedSizeListArray.from_arrays(pa.array(range(12)), 2),
                              "yr": ROWS["yr"].astype(np.int64), "ps": ROWS["ps"].astype(np.int64)})  # fmt: skip
     a.write(table.take(pa.array([0, 2, 4])))
