@@ -189,7 +189,7 @@ def test_inserts_fill_columns_by_place_and_by_name(spark, tmp_path):
         ("EXPLAIN DELETE FROM {a}", "explain its SELECT"),
         ("OPTIMIZE {a} (speed = 11)", "'speed'"),
         ("CREATE TABLE {a} (x INT) USING tiledb OPTIONS (dims 'x')", "already"),
-        ("CREATE TABLE tiledb.`/tmp/new-one` (x INT) USING tiledb", "dims"),
+        ("CREATE TABLE tiledb.`new-one` (x INT) USING tiledb", "dims"),
         ("CREATE OR REPLACE TABLE {a} (x INT) USING tiledb OPTIONS (dims 'x')", "INSERT OVERWRITE"),
         ("ALTER TABLE {a} DROP COLUMN v", "not understood|sql"),
     ],

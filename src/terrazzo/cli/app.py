@@ -92,7 +92,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     inspect: """terrazzo inspect readings
         terrazzo inspect readings/__fragments/__1_1_…_22/a0.tdb --values 10""",
     demo: """terrazzo demo
-        terrazzo demo /tmp/tour""",
+        terrazzo demo tour""",
 }
 
 

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -189,39 +190,24 @@ def parse_regions(given: Sequence[str] | None, schema: "Schema") -> dict[str, li
 
 def parse_range(text: str, datatype: "Datatype", what: str) -> Any:
     """LOW:HIGH or LOW..HIGH as a tuple, either end may be left out; or one value."""
-    parts = text.split("..") if ".." in text else text.split(":")
-    dated = datatype.is_datetime and ".." not in text
-    if dated and len(parts) > 1 and not re.fullmatch(r"[\d-]*:[\d-]*", text):
-        if re.fullmatch(r"[\d-]+[T ]\d\d(:\d\d){1,2}(\.\d+)?Z?", text):
-            return parse_value(text, datatype, what)
-        raise WrongUsageError(
-            f"{what}: write a range of times with two dots: 2026-01-01T12:00..2026-01-02T12:00"
-        )
-    if len(parts) > 2:
-        raise WrongUsageError(f"{what}: {text!r} has more than two ends; write LOW:HIGH, or LOW..HIGH")
-    if len(parts) == 1:
-        return parse_value(text, datatype, what)
-    low, high = (parse_value(end.strip(), datatype, what) if end.strip() else None for end in parts)
-    if low is not None and high is not None and low > high:
-        raise WrongUsageError(f"{what}: {text} ends before it begins")
-    return low, high
+    from terrazzo.engine import spelling
+
+    with _usage():
+        return spelling.parse_range(text, datatype, what)
 
 
 def parse_value(text: str, datatype: "Datatype", what: str) -> Any:
     """One coordinate."""
-    if datatype.is_string:
-        return text
-    if not text:
-        raise WrongUsageError(f"{what}: a value is missing; write LOW:HIGH, such as 10:20")
-    if datatype.is_datetime and not re.fullmatch(r"-?\d{5,}", text):
-        from terrazzo.engine.clock import moment
+    from terrazzo.engine import spelling
 
-        try:
-            return moment(text)
-        except ValueError:
-            raise WrongUsageError(f"{what}: {text!r} is no date; write 2026-01-31") from None
+    with _usage():
+        return spelling.parse_value(text, datatype, what)
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """What is wrong with a text that stands on the command line is wrong with the command line."""
     try:
-        return float(text) if datatype.is_float else int(text)
-    except ValueError:
-        kind = "number" if datatype.is_float else "whole number"
-        raise WrongUsageError(f"{what}: {text!r} is no {kind}") from None
+        yield
+    except InvalidRequestError as problem:
+        raise WrongUsageError(str(problem)) from None

@@ -6,7 +6,6 @@ from html import escape
 from typing import Any
 
 from terrazzo.engine.clock import FOREVER, instant, now_ms
-from terrazzo.engine.columns import Column
 from terrazzo.engine.evolve import evolve, put_schema, require_free
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.keys import as_cipher
@@ -254,6 +253,7 @@ class Array:
         are gathered until they hold `fragment_size` (1 GiB), and then become a fragment.
         Dense: a dict of blocks, one value per cell of the region, or of the whole domain; or columns with the
         coordinates of all cells of a box."""
+        from terrazzo.engine.slicing import dense_input  # noqa: PLC0415
         from terrazzo.engine.write import FRAGMENT_SIZE, write_dense, write_sparse  # noqa: PLC0415
 
         size = FRAGMENT_SIZE if fragment_size is None else parse_size(fragment_size, "fragment_size")
@@ -268,41 +268,11 @@ class Array:
                 self._store, self.schema, snapshot.schema_name, data, time_ms, self._cipher, size
             )
         else:
-            columns, box = self._dense_input(data, region)
+            columns, box = dense_input(data, region, self.schema)
             written = write_dense(
                 self._store, self.schema, snapshot.schema_name, columns, box, time_ms, self._cipher
             )
         self._view = with_fragments(self._view, written)
-
-    def _dense_input(self, data: Any, region: Mapping[str, Any] | None) -> tuple[dict[str, Column], Any]:
-        from terrazzo.engine.dense import one_box, placed  # noqa: PLC0415
-        from terrazzo.engine.region import parse_region  # noqa: PLC0415
-        from terrazzo.engine.tables import as_table, columns_of  # noqa: PLC0415
-
-        box = one_box(parse_region(region, self.schema), self.schema)
-        table = as_table(self._blocks(data, box), self.schema)
-        if table is None:
-            raise InvalidRequestError("there are no cells to write")
-        attrs, dims = [attr.name for attr in self.schema.attrs], [dim.name for dim in self.schema.dims]
-        if region is None and set(dims) <= set(table.schema.names):
-            return placed(columns_of(table, self.schema, [*dims, *attrs]), self.schema)
-        return columns_of(table, self.schema, attrs), box
-
-    def _blocks(self, data: Any, box: Any) -> Any:
-        """Blocks as flat columns."""
-        from terrazzo.engine.slicing import flat_cells, is_block  # noqa: PLC0415
-
-        attrs = {attr.name: attr for attr in self.schema.attrs}
-        if not isinstance(data, Mapping):
-            if len(attrs) != 1 or not is_block(data):
-                return data
-            data = {next(iter(attrs)): data}
-        if any(dim.name in data for dim in self.schema.dims):
-            return data
-        return {
-            name: flat_cells(value, attrs[name], box) if name in attrs else value
-            for name, value in data.items()
-        }
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Write a box of a dense array: an array for one attribute, a dict of them for several."""

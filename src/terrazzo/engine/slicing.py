@@ -1,5 +1,6 @@
-"""numpy slicing of dense arrays: half-open, in coordinates of the domain."""
+"""Blocks of dense arrays: numpy slicing, half-open, in coordinates of the domain; and what is written."""
 
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -9,8 +10,9 @@ from numpy.typing import NDArray
 
 from terrazzo.engine.arrow import to_arrow, value_type
 from terrazzo.engine.columns import Column
-from terrazzo.engine.dense import Box, check_box, domain_box, shape_of
-from terrazzo.engine.region import coordinate
+from terrazzo.engine.dense import Box, check_box, domain_box, one_box, placed, shape_of
+from terrazzo.engine.region import coordinate, parse_region
+from terrazzo.engine.tables import as_table, columns_of
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.attribute import Attr
 from terrazzo.format.datatypes import Datatype
@@ -145,3 +147,30 @@ def _nested(value: Any, depth: int) -> NDArray[Any]:
         shape.append(sizes.pop())
         items = [inner for item in items for inner in item]
     return np.fromiter(items, object, len(items)).reshape(shape)
+
+
+def dense_input(data: Any, region: Mapping[str, Any] | None, schema: Schema) -> tuple[dict[str, Column], Box]:
+    """What a caller writes to a dense array, as columns of the cells of a box in row-major order: blocks, or columns
+    with the coordinates of all cells."""
+    box = one_box(parse_region(region, schema), schema)
+    table = as_table(_blocks(data, box, schema), schema)
+    if table is None:
+        raise InvalidRequestError("there are no cells to write")
+    attrs, dims = [attr.name for attr in schema.attrs], [dim.name for dim in schema.dims]
+    if region is None and set(dims) <= set(table.schema.names):
+        return placed(columns_of(table, schema, [*dims, *attrs]), schema)
+    return columns_of(table, schema, attrs), box
+
+
+def _blocks(data: Any, box: Box, schema: Schema) -> Any:
+    """Blocks as flat columns."""
+    attrs = {attr.name: attr for attr in schema.attrs}
+    if not isinstance(data, Mapping):
+        if len(attrs) != 1 or not is_block(data):
+            return data
+        data = {next(iter(attrs)): data}
+    if any(dim.name in data for dim in schema.dims):
+        return data
+    return {
+        name: flat_cells(value, attrs[name], box) if name in attrs else value for name, value in data.items()
+    }

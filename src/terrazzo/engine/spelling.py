@@ -1,5 +1,6 @@
 """What command lines and options spell as text: regions, domains, filters, flags."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from terrazzo.engine.clock import moment
 from terrazzo.errors import InvalidRequestError
+from terrazzo.format.datatypes import Datatype
 from terrazzo.format.domain import Dim
 from terrazzo.format.schema import Schema
 
@@ -30,34 +32,48 @@ def _dim_named(name: str, schema: Schema) -> Dim:
 
 def parse_region_text(text: str, dim: Dim) -> list[Any]:
     """`10:20` or `10..20`, both ends included and either of them left out; `7`; and several of these, by commas."""
-    items: list[Any] = []
-    for piece in text.split(","):
-        mark = ".." if ".." in piece else ":"
-        # Times and text may hold colons of their own: there only two dots are a range.
-        if mark == ":" and (dim.is_var or dim.datatype.is_datetime or mark not in piece):
-            items.append(_value(piece, dim))
-        else:
-            low, _, high = piece.partition(mark)
-            items.append(tuple(None if not end.strip() else _value(end, dim) for end in (low, high)))
-    return items
+    what = f"the region {text!r} of {dim.name!r}"
+    parts = [part.strip() for part in text.split(",")]
+    # Text may hold colons of its own: there only two dots are a range.
+    return [p if dim.is_var and ".." not in p else parse_range(p, dim.datatype, what) for p in parts]
 
 
-def _value(text: str, dim: Dim) -> Any:
-    plain = text.strip()
-    if dim.is_var:
-        return plain
-    return number_text(plain, dim.datatype, f"the region of {dim.name!r}")
+def parse_range(text: str, datatype: Datatype, what: str) -> Any:
+    """LOW:HIGH or LOW..HIGH as a tuple, either end may be left out; or one value."""
+    parts = text.split("..") if ".." in text else text.split(":")
+    dated = datatype.is_datetime and ".." not in text
+    if dated and len(parts) > 1 and not re.fullmatch(r"[\d-]*:[\d-]*", text):
+        if re.fullmatch(r"[\d-]+[T ]\d\d(:\d\d){1,2}(\.\d+)?Z?", text):
+            return parse_value(text, datatype, what)
+        raise InvalidRequestError(
+            f"{what}: write a range of times with two dots: 2026-01-01T12:00..2026-01-02T12:00"
+        )
+    if len(parts) > 2:
+        raise InvalidRequestError(f"{what}: {text!r} has more than two ends; write LOW:HIGH, or LOW..HIGH")
+    if len(parts) == 1:
+        return parse_value(text, datatype, what)
+    low, high = (parse_value(end.strip(), datatype, what) if end.strip() else None for end in parts)
+    if low is not None and high is not None and low > high:
+        raise InvalidRequestError(f"{what}: {text} ends before it begins")
+    return low, high
 
 
-def number_text(text: str, datatype: Any, what: str) -> Any:
-    """A number, or a date as numpy has it, spelled as text."""
-    try:
-        if datatype.is_datetime and not text.lstrip("-").isdigit():
+def parse_value(text: str, datatype: Datatype, what: str) -> Any:
+    """One coordinate."""
+    if datatype.is_string:
+        return text
+    if not text:
+        raise InvalidRequestError(f"{what}: a value is missing; write LOW:HIGH, such as 10:20")
+    if datatype.is_datetime and not re.fullmatch(r"-?\d{5,}", text):
+        try:
             return moment(text)
+        except ValueError:
+            raise InvalidRequestError(f"{what}: {text!r} is no date; write 2026-01-31") from None
+    try:
         return float(text) if datatype.is_float else int(text)
     except ValueError:
-        kind = "a date" if datatype.is_datetime else "a number"
-        raise InvalidRequestError(f"{what}: {text!r} is not {kind}") from None
+        kind = "number" if datatype.is_float else "whole number"
+        raise InvalidRequestError(f"{what}: {text!r} is no {kind}") from None
 
 
 def parse_domain_text(text: str, what: str) -> tuple[Any, Any]:

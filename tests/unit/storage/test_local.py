@@ -56,15 +56,15 @@ def test_a_put_flushes_the_file_then_new_folders_and_last_the_folder_of_the_name
 
     monkeypatch.setattr(os, "fsync", lambda fd: (steps.append(name(fd)), fsync(fd)))
     monkeypatch.setattr(os, "replace", lambda *paths: (steps.append("rename"), replace(*paths)))
-    store = open_store(tmp_path / "root")
+    store = open_store(tmp_path / "store")
     store.put("a/b/x", b"1")
 
     # The root's entry, the file, the folders from above to below, the name.
-    assert steps == ["/", "staged", "/root", "/root/a", "rename", "/root/a/b"]
+    assert steps == ["/", "staged", "/store", "/store/a", "rename", "/store/a/b"]
 
     steps.clear()
     store.put("a/b/y", b"1")
-    assert steps == ["staged", "rename", "/root/a/b"]
+    assert steps == ["staged", "rename", "/store/a/b"]
 
 
 def test_deleting_flushes_each_folder_once(tmp_path, monkeypatch) -> None:
@@ -111,11 +111,11 @@ def test_leftovers_are_reclaimed_once_they_are_old_enough(tmp_path) -> None:
 def test_folders_removed_behind_its_back_are_made_again(tmp_path) -> None:
     import shutil
 
-    store = open_store(tmp_path / "root")
+    store = open_store(tmp_path / "store")
     store.put("a/b/x", b"1")
-    shutil.rmtree(tmp_path / "root" / "a")
+    shutil.rmtree(tmp_path / "store" / "a")
     store.put("a/b/y", b"2")
-    shutil.rmtree(tmp_path / "root")
+    shutil.rmtree(tmp_path / "store")
     store.put("a/b/z", b"3", if_absent=True)
 
     assert [entry.key for entry in store.list_recursive()] == ["a/b/z"]
