@@ -15,7 +15,7 @@ import numpy as np
 import queries
 from fragments import Stored, only_fragment
 
-from terrazzo.engine.columns import Column, concat
+from terrazzo.engine.columns import Column, concat, filtered
 from terrazzo.engine.commit import commit_fragments, put_fragment
 from terrazzo.engine.dense import read_box, to_tiles
 from terrazzo.engine.plan import Request, plan_scan
@@ -254,7 +254,7 @@ class Pair:
                 column = self.expected[dim.name]
                 values = cell_list(column) if dim.is_var else column.values.tolist()
                 mask &= np.array([bounds[0] <= value <= bounds[1] for value in values])
-        return {name: column.filter(mask) for name, column in self.expected.items()}
+        return filtered(self.expected, mask)
 
     def tiles(self) -> dict[str, list[list[bytes | None]]]:
         """The cells of every tile in the order in which they are stored, those of dense padding left out."""

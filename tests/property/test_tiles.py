@@ -4,6 +4,7 @@ import itertools
 from contextlib import suppress
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
@@ -188,3 +189,62 @@ def test_the_search_for_cuts_equals_the_walk_over_cells(sizes) -> None:
     size = sum(sizes)
 
     assert cut_var_cells(size, 1, offsets) == plain_walk(size, min(65536, size), sizes)
+
+
+_LENGTHS = (0, 1, 255, 256, 257, 65_535, 65_536, 65_791, 65_792, 200_000)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_a_run_of_tiles_decodes_as_each_of_them_does(data):
+    """Or fails as one of them does, whatever was damaged."""
+    draw = data.draw
+    filters = draw(st.sampled_from([[Zstd()], [Zstd()], [Zstd(9)], [Zstd(), Md5()], [Lz4()], []]))
+    chunk_size = draw(st.sampled_from([65_536, 0]))  # 0: one chunk a tile
+    codec = TileCodec(Pipeline(tuple(filters), chunk_size), Datatype.UINT8, 1, cipher=draw(ciphers))
+    sizes = draw(st.lists(st.sampled_from(_LENGTHS) | st.integers(0, 3000), max_size=5))
+    rng = np.random.default_rng(draw(st.integers(0, 9)))
+    contents = [rng.integers(0, draw(st.sampled_from([2, 256])), n, np.uint8) for n in sizes]
+    tiles = [codec.encode(content) for content in contents]
+    if tiles and draw(st.booleans()):
+        which = draw(st.integers(0, len(tiles) - 1))
+        tiles[which] = damaged(draw, tiles[which])
+
+    def one_by_one() -> bytes | None:
+        try:
+            return b"".join(codec.decode(tile, n).tobytes() for tile, n in zip(tiles, sizes, strict=True))
+        except FormatError:
+            return None
+
+    out = np.full(sum(sizes), 7, np.uint8)
+    try:
+        codec.decode_run(tiles, sizes, out)
+        found = out.tobytes()
+    except FormatError:
+        found = None
+    assert found == one_by_one()
+
+
+def in_a_stream(piece: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(piece)
+    return sink.getvalue().to_pybytes()
+
+
+def test_frames_that_do_not_state_their_size_are_decoded_one_by_one():
+    codec = TileCodec(Pipeline((Zstd(),), 65_536), Datatype.UINT8, 1)
+    content = np.arange(200_000, dtype=np.uint32).view(np.uint8)
+    usual = codec.encode(content)
+    pieces = [content[start : start + 65_536].tobytes() for start in range(0, len(content), 65_536)]
+    streamed = [in_a_stream(piece) for piece in pieces]
+    chunks = [
+        np.array([len(p), len(s), 16, 0, 1, len(p), len(s)], "<u4").tobytes() + s
+        for p, s in zip(pieces, streamed, strict=True)
+    ]
+    unusual = len(chunks).to_bytes(8, "little") + b"".join(chunks)
+
+    out = np.empty(3 * len(content), np.uint8)
+    codec.decode_run([usual, unusual, usual], [len(content)] * 3, out)
+
+    assert out.tobytes() == content.tobytes() * 3

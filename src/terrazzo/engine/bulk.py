@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from terrazzo.engine.clock import FOREVER, instant, new_name, now_ms
-from terrazzo.engine.columns import Column
+from terrazzo.engine.columns import Column, filtered
 from terrazzo.engine.commit import commit_fragments, commit_records, condition_record, put_fragment
 from terrazzo.engine.dense import placed
 from terrazzo.engine.encode import EncodedFragment, encode_sparse
@@ -194,7 +194,7 @@ def _tile_rows(columns: dict[str, Column], schema: Schema) -> Iterator[dict[str,
             yield columns
         else:
             mask = (rows >= run[0]) & (rows <= run[-1])
-            yield {name: column.filter(mask) for name, column in columns.items()}
+            yield filtered(columns, mask)
 
 
 def plan_bulk_write(

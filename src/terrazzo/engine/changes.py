@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from terrazzo.engine.buffers import numbers
-from terrazzo.engine.columns import Column, concat
+from terrazzo.engine.columns import Column, concat, filtered
 from terrazzo.engine.order import sort_cells, sort_keys
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.predicate import Predicate, evaluate
@@ -54,7 +54,7 @@ def difference(before: View, after: View, region: Region, where: Predicate | Non
         kinds, cells = _difference(old, new, schema)
     if where is not None:
         mask = evaluate(where, cells, schema, len(kinds))
-        kinds, cells = kinds[mask], {name: column.filter(mask) for name, column in cells.items()}
+        kinds, cells = kinds[mask], filtered(cells, mask)
     table = pa.Table.from_batches([to_batch(cells, schema, result)], result)
     labels = pa.array(["insert", "delete", "update_before", "update_after"]).take(numbers(kinds))
     return table.add_column(0, pa.field(CHANGE, pa.string(), nullable=False), labels)

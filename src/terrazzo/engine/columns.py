@@ -5,7 +5,7 @@ var field     values: the bytes of all cells, offsets: n + 1 positions in them
 nullable      validity: n booleans, True where there is a value
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,12 +49,6 @@ class Column:
         if self.offsets is None:
             return Column(self.values.take(index, axis=0), None, validity)
         return of_binary(self.binary().take(numbers(index)), validity)
-
-    def filter(self, mask: Mask) -> "Column":
-        validity = None if self.validity is None else self.validity[mask]
-        if self.offsets is None:
-            return Column(self.values[mask], None, validity)
-        return of_binary(self.binary().filter(bools(mask)), validity)
 
     def slice(self, start: int, stop: int) -> "Column":
         validity = None if self.validity is None else self.validity[start:stop]
@@ -126,6 +120,12 @@ def of_binary(array: Any, validity: Mask | None = None) -> Column:
     else:
         values = values[: positions[-1]]
     return Column(values, positions, validity)
+
+
+def filtered(columns: Mapping[str, Column], mask: Mask) -> dict[str, Column]:
+    """The cells of a mask. Where they lie is looked up once: numpy does it for every array that it is to mask."""
+    index = np.flatnonzero(mask)
+    return {name: column.take(index) for name, column in columns.items()}
 
 
 def concat(columns: Sequence[Column]) -> Column:

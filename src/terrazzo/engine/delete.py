@@ -7,7 +7,7 @@ keeps are written again, one millisecond later, under the same commit: so both r
 from dataclasses import dataclass
 
 from terrazzo.engine.clock import new_name
-from terrazzo.engine.columns import Column
+from terrazzo.engine.columns import Column, filtered
 from terrazzo.engine.commit import commit_condition, commit_records, condition_record, put_fragment
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.history import stored_hits
@@ -104,7 +104,7 @@ def spared_cells(
     """Those of some cells that the stored condition hits and the asked one does not; None if there are none."""
     n = len(next(iter(columns.values())))
     spared = stored_hits(body.condition, columns, schema, n) & ~evaluate(where, columns, schema, n)
-    return {name: column.filter(spared) for name, column in columns.items()} if spared.any() else None
+    return filtered(columns, spared) if spared.any() else None
 
 
 def _spared(view: View, where: Predicate, body: DeleteCommit, time_ms: int) -> dict[str, Column] | None:

@@ -311,20 +311,30 @@ class FragmentReader:
         """Jobs that decode the tiles of a file into `out`, each at its place."""
         edges = list(accumulate(sizes, initial=0))
 
-        def one(which: int, stored: Any) -> None:
-            file.codec.decode(stored, sizes[which], out()[edges[which] : edges[which + 1]])
+        def run(start: int, stop: int, tiles: list[Any]) -> None:
+            file.codec.decode_run(tiles, sizes[start:stop], out()[edges[start] : edges[stop]])
 
-        return self._each(file, spans, sizes, one)
+        return self._runs(file, spans, sizes, run)
 
     def _each(
         self, file: _File, spans: Spans, sizes: list[int], one: Callable[[int, Any], None]
     ) -> list[Job]:
-        """Jobs of about a megabyte: fetch a run of tiles, hand each to `one` with its place in the selection."""
+        """Jobs that hand each tile to `one`, with its place in the selection."""
+
+        def run(start: int, _stop: int, tiles: list[Any]) -> None:
+            for which, stored in enumerate(tiles, start):
+                one(which, stored)
+
+        return self._runs(file, spans, sizes, run)
+
+    def _runs(
+        self, file: _File, spans: Spans, sizes: list[int], run: Callable[[int, int, list[Any]], None]
+    ) -> list[Job]:
+        """Jobs of about a megabyte: fetch a run of tiles, from one place in the selection to another."""
 
         def job(start: int, stop: int) -> None:
             try:
-                for which, stored in enumerate(self.store.get_ranges(file.key, spans[start:stop]), start):
-                    one(which, stored)
+                run(start, stop, self.store.get_ranges(file.key, spans[start:stop]))
             except MissingObjectError:
                 raise ConflictError(
                     f"{file.uri} was removed while it was read; open the array again"

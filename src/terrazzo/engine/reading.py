@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from terrazzo.engine.columns import Column
+from terrazzo.engine.columns import Column, filtered
 from terrazzo.engine.dense import Box, coordinates, domain_box, meet, read_box, shape_of
 from terrazzo.engine.plan import Request, ScanPlan, ScanTask, all_apart, columns_read, plan_scan
 from terrazzo.engine.predicate import evaluate, fields_of
@@ -219,7 +219,7 @@ def dense_part(view: View, request: Request, box: Box) -> dict[str, Column]:
     columns |= read_box(view, box, [attr.name for attr in schema.attrs if attr.name in names])
     if request.where is not None:
         mask = evaluate(request.where, columns, schema, prod(shape_of(box)))
-        columns = {name: column.filter(mask) for name, column in columns.items()}
+        columns = filtered(columns, mask)
     return columns
 
 

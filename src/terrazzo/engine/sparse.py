@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from terrazzo.engine.arrow import arrow_field, to_arrow
-from terrazzo.engine.columns import Column, Mask, concat, constant
+from terrazzo.engine.columns import Column, Mask, concat, constant, filtered
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.history import Origin, apply, made_by_updates, relevant
 from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
@@ -126,7 +126,7 @@ def _cells(view: View, request: Request, region: Region, part: Part, columns: di
     fragment = snapshot.fragments[part.fragment]
     mask = _and(_in_window(view, fragment, columns), _in_region(view, region, part, columns))
     if mask is not None and not mask.all():
-        columns = {name: column.filter(mask) for name, column in columns.items()}
+        columns = filtered(columns, mask)
     n = len(next(iter(columns.values())))
     times = _write_times(fragment, columns, n)
     missing = view.missing(fragment)
@@ -200,7 +200,7 @@ def _and(one: Mask | None, other: Mask | None) -> Mask | None:
 def _passing(cells: Cells) -> dict[str, Column]:
     if cells.passed is None or cells.passed.all():
         return cells.columns
-    return {name: column.filter(cells.passed) for name, column in cells.columns.items()}
+    return filtered(cells.columns, cells.passed)
 
 
 def _newest(found: list[Cells], schema: Schema) -> list[dict[str, Column]]:
@@ -216,7 +216,7 @@ def _newest(found: list[Cells], schema: Schema) -> list[dict[str, Column]]:
         mask = ~hidden[start : start + len(cells)]
         start += len(cells)
         passed = mask if cells.passed is None else mask & cells.passed
-        kept.append({name: column.filter(passed) for name, column in cells.columns.items()})
+        kept.append(filtered(cells.columns, passed))
     return kept
 
 

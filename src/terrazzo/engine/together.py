@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from terrazzo.engine.columns import Column, Mask, concat
+from terrazzo.engine.columns import Column, Mask, concat, filtered
 from terrazzo.engine.fetch import Shared
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
@@ -62,7 +62,7 @@ class Together:
                     )
                 )  # fmt: skip
             start = stop
-        columns = {name: column.filter(inside) for name, column in self.columns.items()}
+        columns = filtered(self.columns, inside)
         return Together(columns, times, tuple(sources), None)
 
 

@@ -10,7 +10,7 @@ Every chunk passes the filters by itself. `TileCodec` writes the chunks that lib
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -22,7 +22,7 @@ from terrazzo.format.chunks import cut_cells, cut_var_cells
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.filters.base import Element, Filter, FilterCode, Parts, joined
-from terrazzo.format.filters.compress import Compressor
+from terrazzo.format.filters.compress import Compressor, Zstd
 from terrazzo.format.filters.dictionary import Dictionary
 from terrazzo.format.filters.pipeline import Pipeline
 from terrazzo.format.filters.rle import Rle
@@ -41,6 +41,9 @@ _HEADER = struct.Struct("<III")
 _SINGLE = struct.Struct("<IIII")  # a compressor's block without metadata and with one part of data
 _COMPRESSED = struct.Struct("<III IIII")  # the header of a chunk, and such a block
 _LARGEST = 0xFFFF_FFFF
+_AT_ONCE = 1 << 20  # bytes of chunks that are decompressed in one call
+_Chunk = tuple[int, int, int, int]
+"""Its original size, and where in the tile its metadata start, its data start and its data end."""
 
 # libtiledb divides by a window or an element count that is 0 here, so that its own bytes are junk.
 _NOT_OF_NOTHING = frozenset(
@@ -85,6 +88,7 @@ class TileCodec:
     _strings: Rle | Dictionary | None = field(init=False, repr=False, compare=False)
     _compress: Callable[[Bytes], bytes] | None = field(init=False, repr=False, compare=False)
     _decompress: Callable[[Bytes, int], bytes] | None = field(init=False, repr=False, compare=False)
+    _is_zstd: bool = field(init=False, repr=False, compare=False)  # and nothing else
 
     def __post_init__(self) -> None:
         filters = self.pipeline.filters
@@ -102,6 +106,7 @@ class TileCodec:
         only = filters[0] if len(filters) == 1 else None
         assign(self, "_compress", only.compress if isinstance(only, Compressor) else None)
         assign(self, "_decompress", only.decompress if isinstance(only, Compressor) else None)
+        assign(self, "_is_zstd", isinstance(only, Zstd))
 
     def _string_filter(self, filters: tuple[Filter, ...]) -> Rle | Dictionary | None:
         if not self.var or not filters:
@@ -195,6 +200,44 @@ class TileCodec:
             start += each[0]
         return out
 
+    def decode_run(self, tiles: Sequence[Bytes], sizes: Sequence[int], out: NDArray[np.uint8]) -> None:
+        """Tiles one behind the other into `out`, which has just their size.
+
+        Chunks that are a zstd frame and nothing else are decompressed many at a time: a call costs as much as a chunk,
+        and each is a moment at which threads wait for each other.
+        """
+        if not self._is_zstd:
+            start = 0
+            for tile, size in zip(tiles, sizes, strict=True):
+                self.decode(tile, size, out[start : start + size])
+                start += size
+            return
+        run, begin, end = list[tuple[memoryview, _Chunk]](), 0, 0  # its chunks, and where they go
+        for tile, size in zip(tiles, sizes, strict=True):
+            view = memoryview(tile)
+            for chunk in _chunks(view, size)[0]:
+                plain = _is_frame(view, *chunk)
+                if run and (not plain or end - begin >= _AT_ONCE):
+                    self._decode_frames(run, out[begin:end])
+                    run, begin = [], end
+                end += chunk[0]
+                if plain:
+                    run.append((view, chunk))
+                else:
+                    out[begin:end] = np.frombuffer(self._chunk(view, *chunk, None), np.uint8)
+                    begin = end
+        if run:
+            self._decode_frames(run, out[begin:end])
+
+    def _decode_frames(self, run: list[tuple[memoryview, _Chunk]], out: NDArray[np.uint8]) -> None:
+        frames = [view[chunk[2] : chunk[3]] for view, chunk in run]
+        try:
+            out[:] = np.frombuffer(Zstd.decompress(b"".join(frames), len(out)), np.uint8)
+        except CorruptionError:
+            for view, chunk in run:
+                self._chunk(view, *chunk, None)  # tells which
+            raise
+
     def _chunk(
         self, view: memoryview, size: int, metadata: int, data: int, end: int, limits: tuple[int, ...] | None
     ) -> Bytes:
@@ -239,8 +282,18 @@ class TileCodec:
         return content, offsets
 
 
-def _chunks(view: memoryview, size: int) -> tuple[list[tuple[int, int, int, int]], int]:
-    """Of each chunk the original size and where metadata start, data start and data end; the largest size.
+def _is_frame(view: memoryview, size: int, metadata: int, data: int, end: int) -> bool:
+    """Whether a chunk is one zstd frame that states its size."""
+    begins = Zstd.frame_start(size)
+    return (
+        data - metadata == _SINGLE.size
+        and _SINGLE.unpack_from(view, metadata) == (0, 1, size, end - data)
+        and view[data : data + len(begins)] == begins
+    )
+
+
+def _chunks(view: memoryview, size: int) -> tuple[list[_Chunk], int]:
+    """The chunks of a tile, and the largest of their sizes.
 
     All headers are read before any chunk: nothing is allocated for a tile that does not add up.
     """

@@ -1,7 +1,5 @@
 """DataFrames of an array's cells, with true column pruning: a task per scan task, through `mapInArrow`."""
 
-import pickle
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -13,12 +11,11 @@ from terrazzo.engine.request import make_request
 from terrazzo.engine.sparse import result_schema, scan_columns, to_batches
 from terrazzo.engine.view import View
 from terrazzo.spark.options import DEFAULT_PARTITION
+from terrazzo.spark.parcels import Parcel, parcel
 from terrazzo.spark.types import arrow_schema_of, struct_of, to_spark
 
 Cells = dict[str, Column]
-
-_PADDING = tuple(f"CAST(NULL AS BINARY) AS padding{i}" for i in range(10))
-_ROW = 500  # bytes that Spark counts for a row of them
+_ROW = 8  # bytes that Spark counts for a row of a range
 
 
 def frame_of(
@@ -40,18 +37,19 @@ def frame_of_request(
     planned, tasks = plan_tasks(view, request, partition_size)
     if not tasks:
         return spark.createDataFrame([], struct)
-    work = zlib.compress(pickle.dumps((view, planned, tasks, change)), 1)
+    work = parcel((view, planned, tasks, change))
     each = _rows_per_task(spark, sum(getattr(task, "size", 8 * task.n_cells) for task in tasks), len(tasks))
-    rows = spark.range(0, each * len(tasks), 1, len(tasks)).selectExpr("id", *_PADDING)
+    rows = spark.range(0, each * len(tasks), 1, len(tasks)).where(f"id % {each} = 0")
     return rows.mapInArrow(_scan(work, struct, each), struct)
 
 
 def _rows_per_task(spark: Any, size: int, n_tasks: int) -> int:
-    """How many rows stand for a task in the table that the cells are mapped from.
+    """How many rows stand for a task in the table that the cells are mapped from. The first of them goes to Python.
 
     Spark takes the size of the result from the size of that table. One row per task would make every array a small one,
-    to be broadcast in joins until memory runs out. So the table is as large as the cells, to Spark's mind: it counts a
-    hundred bytes for each null of the padding, which weighs nothing. From some size on it no longer passes for small.
+    to be broadcast in joins until memory runs out. So the table is as large as the cells, to Spark's mind: it does not
+    see that all but one are filtered out again, and counting up takes it no time. From some size on it no longer passes
+    for small.
     """
     try:
         small = int(str(spark.conf.get("spark.sql.autoBroadcastJoinThreshold")).rstrip("bB"))
@@ -61,25 +59,17 @@ def _rows_per_task(spark: Any, size: int, n_tasks: int) -> int:
     return max(min(size, enough) // _ROW // n_tasks, 1)
 
 
-def _scan(work: bytes, struct: Any, rows_per_task: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _scan(work: Parcel, struct: Any, rows_per_task: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
-        view, request, tasks, change = pickle.loads(zlib.decompress(work))  # noqa: S301  # our own
+        view, request, tasks, change = work.open()
         wanted = arrow_schema_of(struct)
-        places = {int(place) for batch in batches for place in _ends(batch, rows_per_task)}
-        for place in sorted(places):
-            read = run_task if change is None else partial(_run_changed, change)
-            for found in read(view, request, tasks[place]):
-                yield to_spark(found, wanted)
+        read = run_task if change is None else partial(_run_changed, change)
+        for batch in batches:
+            for row in batch.column(0).to_pylist():
+                for found in read(view, request, tasks[row // rows_per_task]):
+                    yield to_spark(found, wanted)
 
     return run
-
-
-def _ends(batch: Any, rows_per_task: int) -> range:
-    """The tasks that a batch of the range speaks of."""
-    ids = batch.column(0)
-    return (
-        range(ids[0].as_py() // rows_per_task, ids[-1].as_py() // rows_per_task + 1) if len(ids) else range(0)
-    )
 
 
 def _run_changed(

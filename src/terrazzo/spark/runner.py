@@ -5,7 +5,6 @@ Tasks go out through `mapInArrow` over a range, which a classic session and Spar
 
 import pickle
 import threading
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from terrazzo.engine.runner import Progress
 from terrazzo.spark.failures import telling
+from terrazzo.spark.parcels import Parcel, parcel
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -32,7 +32,7 @@ class SparkRunner:
         if not tasks:
             return
         # One pickle holds all tasks, and what they share (the view of the array) once.
-        work = zlib.compress(pickle.dumps((fn, list(tasks))), 1)
+        work = parcel((fn, list(tasks)))
         frame = self.spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_job(work), _SCHEMA)
         with telling(), watching(self.spark, len(tasks), progress):
             found = {row["place"]: row["result"] for row in frame.collect()}
@@ -40,9 +40,9 @@ class SparkRunner:
             yield pickle.loads(found[place])  # noqa: S301  # our own, from our own tasks
 
 
-def _job(work: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _job(work: Parcel) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
-        fn, tasks = pickle.loads(zlib.decompress(work))  # noqa: S301
+        fn, tasks = work.open()
         for batch in batches:
             for place in batch.column(0).to_pylist():
                 result = pickle.dumps(fn(tasks[place]))

@@ -1,6 +1,7 @@
 """A Spark session with the settings that suit arrays."""
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,13 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "250000",
     "spark.sql.session.timeZone": "UTC",
 }
+
+_LOCAL = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+if hasattr(socket, "AF_UNIX"):
+    # Quirk: over TCP every task stands still for 40 ms, since its input comes in two small writes and the second waits
+    # until the first is acknowledged. A cluster's folders may have longer names than such a socket can.
+    _LOCAL["spark.python.unix.domain.socket.enabled"] = "true"
+_MAY_NAME_A_MASTER = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME")
 
 
 def running() -> Any:
@@ -36,8 +44,9 @@ def session(
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    if (master or "local").startswith("local"):
-        builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
-    for setting, value in {**SETTINGS, **(settings or {})}.items():
+    given = dict(settings or {})
+    unsaid = os.environ.keys().isdisjoint(_MAY_NAME_A_MASTER)
+    local = (master or given.get("spark.master") or ("local" if unsaid else "")).startswith("local")
+    for setting, value in {**SETTINGS, **(_LOCAL if local else {}), **given}.items():
         builder = builder.config(setting, value)
     return builder.getOrCreate()

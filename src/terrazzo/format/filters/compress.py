@@ -135,6 +135,21 @@ class Zstd(Compressor):
         except OSError as error:
             raise CorruptionError(f"zstd: {error}") from None
 
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def frame_start(size: int) -> bytes:
+        """How libzstd begins a frame of so many bytes if it was given all of them at once.
+
+        Such a frame states its size, which libzstd then holds it to. So frames that begin like this can be laid end to
+        end and decompressed in one call: each ends just where the next begins and makes what it should, or it is an
+        error.
+        """
+        if size < 256:
+            return b"\x28\xb5\x2f\xfd\x20" + size.to_bytes(1, "little")
+        if size < 65_536 + 256:
+            return b"\x28\xb5\x2f\xfd\x60" + (size - 256).to_bytes(2, "little")
+        return b"\x28\xb5\x2f\xfd\xa0" + size.to_bytes(4, "little")
+
 
 @dataclass(frozen=True, slots=True)
 class Lz4(Compressor):
