@@ -137,7 +137,9 @@ def concat(columns: Sequence[Column]) -> Column:
             [np.ones(len(c), bool) if c.validity is None else c.validity for c in columns]
         )
     if columns[0].offsets is None:
-        return Column(np.concatenate([c.values for c in columns]), None, validity)
+        values = [c.values for c in columns]
+        whole = end_to_end(values)
+        return Column(np.concatenate(values) if whole is None else whole, None, validity)
     bases = np.cumsum([0, *(c.offsets[-1] for c in columns if c.offsets is not None)])
     offsets = [
         c.offsets[:-1] + base for c, base in zip(columns, bases, strict=False) if c.offsets is not None
@@ -147,6 +149,26 @@ def concat(columns: Sequence[Column]) -> Column:
         np.concatenate([*offsets, bases[-1:]]).astype(np.int64),
         validity,
     )
+
+
+def end_to_end(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
+    """The part of an array that these are, one after the other, as fragments that were decoded together are."""
+    base: Any = pieces[0].base
+    if not isinstance(base, np.ndarray) or base.ndim != 1:
+        return None
+    start = end = _address(pieces[0])
+    for piece in pieces:
+        if piece.base is not base or piece.dtype != base.dtype or _address(piece) != end:
+            return None
+        if piece.strides != base.strides:
+            return None
+        end += piece.nbytes
+    first = (start - _address(base)) // base.itemsize
+    return base[first : first + (end - start) // base.itemsize]
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def constant(

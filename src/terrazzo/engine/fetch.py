@@ -1,10 +1,11 @@
 """Tiles of a fragment to columns: coalesced range reads, decoded on every core straight into place."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,15 +45,32 @@ _COMPRESSORS = frozenset(
 class _File:
     """One data file of a fragment: where its tiles lie, and how they are stored."""
 
+    root: str
     key: str
-    uri: str
     codec: TileCodec
-    edges: NDArray[np.uint64]  # where each tile begins, and the end of the file
+    size: int
+    edges: NDArray[np.uint64] | None  # where each tile begins, and the end of the file; None: one tile is all
+
+    @property
+    def uri(self) -> str:
+        return f"{self.root}/{self.key}"
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Damage that is found names this file."""
+        try:
+            yield
+        except FormatError as problem:
+            raise problem.at_key(self.uri) from None
 
     def spans(self, tiles: Tiles) -> Spans:
         """Start and length of each tile."""
-        starts, ends, size = self.edges[tiles].tolist(), self.edges[tiles + 1].tolist(), int(self.edges[-1])
-        spans = [(start, end - start) for start, end in zip(starts, ends, strict=True)]
+        size = self.size
+        if self.edges is None:
+            spans = [(0, size)] * len(tiles)
+        else:
+            starts, ends = self.edges[tiles].tolist(), self.edges[tiles + 1].tolist()
+            spans = [(start, end - start) for start, end in zip(starts, ends, strict=True)]
         if size >> 62 or any(length < 0 or start + length > size for start, length in spans):
             raise CorruptionError(f"the tiles overlap or lie outside of {size} bytes", key=self.uri)
         return spans
@@ -74,12 +92,20 @@ class _File:
 
 class Shared:
     """A column of fixed size that several fragments are decoded into, each into its own rows. Rows are given out
-    before there is room for them: that is made once the files are known to hold so many cells."""
+    before there is room for them: that is made once the files are known to hold so many cells. Small files that follow
+    each other are decoded together."""
 
     def __init__(self, dtype: Any, per_cell: int = 1, *, nullable: bool = False) -> None:
         self._dtype, self._per_cell, self._nullable = dtype, per_cell, nullable
         self.values: NDArray[Any] = np.empty(0, dtype)
         self.flags: NDArray[np.uint8] | None = None
+        self.of_values, self.of_flags = list[_Run](), list[_Run]()  # what is to be decoded
+
+    def jobs(self) -> list[Job]:
+        """Decode all that was asked for, once there is room for it."""
+        return _jobs(self.of_values, lambda: _raw(self.values)) + _jobs(
+            self.of_flags, lambda: _raw(self.flags)
+        )
 
     def make_room(self, n: int) -> None:
         self.values = np.empty(n if self._per_cell == 1 else (n, self._per_cell), self._dtype)
@@ -92,8 +118,13 @@ class Shared:
         if self.flags is not None:
             self.flags[rows] = True if column.validity is None else column.validity
 
+    def rows(self, start: int, stop: int) -> Column:
+        return Column(
+            self.values[start:stop], None, None if self.flags is None else self.flags[start:stop] != 0
+        )
+
     def column(self) -> Column:
-        return Column(self.values, None, None if self.flags is None else self.flags != 0)
+        return self.rows(0, len(self.values))
 
 
 class FragmentReader:
@@ -107,6 +138,7 @@ class FragmentReader:
         self.store, self.fragment, self.schema = store, fragment, schema
         self.layout = layout or Layout(schema, fragment.version, fragment.footer.slots, cipher)
         self.sections = Sections(store, fragment, schema, cipher)
+        self._root = store.uri
         self._known_files: dict[str, list[_File]] = {}
 
     @cached_property
@@ -168,12 +200,12 @@ class FragmentReader:
         start: int = 0,
     ) -> Callable[[], dict[str, Column]]:  # fmt: skip
         """Append the jobs that decode these columns; call the result for them once the jobs have run. Those of
-        `shared` go there, from the row `start` on, and are not in the result."""
+        `shared` wait there for their own jobs, to be decoded from the row `start` on, and are not in the result."""
         cells = self.cells[tiles].tolist()
         if shared:
             for name in names:
                 if name in shared:
-                    self._prepare_shared(name, tiles, cells, jobs, shared[name], start)
+                    self._prepare_shared(name, tiles, cells, shared[name], start)
             names = [name for name in names if name not in shared]
         finishers = {name: self._prepare(name, tiles, cells, jobs) for name in names}
         return lambda: {name: finish() for name, finish in finishers.items()}
@@ -202,19 +234,16 @@ class FragmentReader:
             values = values.reshape(-1, stored.values_per_cell)
         return lambda: Column(values, None, None if validity is None else validity != 0)
 
-    def _prepare_shared(
-        self, name: str, tiles: Tiles, cells: list[int], jobs: list[Job], shared: Shared, start: int
-    ) -> None:
+    def _prepare_shared(self, name: str, tiles: Tiles, cells: list[int], shared: Shared, start: int) -> None:
         stored, files = self.layout.field(name), self._files(name)
-        width, n = stored.cell_size, sum(cells)
-        spans = files[0].spans(tiles)
-        files[0].require(spans, n * width)
+        width, spans = stored.cell_size, files[0].spans(tiles)
         sizes = [each * width for each in cells]
-        jobs += self._decode(files[0], spans, sizes, lambda: _raw(shared.values[start : start + n]))
+        files[0].require(spans, sum(sizes))
+        shared.of_values.append(_Run(self.store, files[0], spans, sizes, start * width))
         if stored.nullable:
             spans = files[-1].spans(tiles)
-            files[-1].require(spans, n)
-            jobs += self._decode(files[-1], spans, cells, lambda: _raw(shared.flags)[start : start + n])
+            files[-1].require(spans, sum(cells))
+            shared.of_flags.append(_Run(self.store, files[-1], spans, cells, start))
 
     def _prepare_var(
         self, stored: StoredField, files: list[_File], tiles: Tiles, cells: list[int], jobs: list[Job]
@@ -299,50 +328,89 @@ class FragmentReader:
         return known
 
     def _file(self, file: StoredFile, slot: int) -> _File:
-        offsets = self.sections.per_tile(file.section, slot)
-        edges = np.empty(len(offsets) + 1, np.uint64)
-        edges[:-1], edges[-1] = offsets, file.size(self.fragment.footer, slot)
-        key = f"{self.fragment.key}/{file.name}"
-        return _File(key, f"{self.store.uri}/{key}", file.codec, edges)
+        size, edges = file.size(self.fragment.footer, slot), None
+        if self.sections.n_tiles != 1:
+            offsets = self.sections.per_tile(file.section, slot)
+            edges = np.empty(len(offsets) + 1, np.uint64)
+            edges[:-1], edges[-1] = offsets, size
+        return _File(self._root, f"{self.fragment.key}/{file.name}", file.codec, size, edges)
 
     def _decode(
         self, file: _File, spans: Spans, sizes: list[int], out: Callable[[], NDArray[np.uint8]]
     ) -> list[Job]:
         """Jobs that decode the tiles of a file into `out`, each at its place."""
-        edges = list(accumulate(sizes, initial=0))
-
-        def run(start: int, stop: int, tiles: list[Any]) -> None:
-            file.codec.decode_run(tiles, sizes[start:stop], out()[edges[start] : edges[stop]])
-
-        return self._runs(file, spans, sizes, run)
+        return _jobs([_Run(self.store, file, spans, sizes, 0)], out)
 
     def _each(
         self, file: _File, spans: Spans, sizes: list[int], one: Callable[[int, Any], None]
     ) -> list[Job]:
         """Jobs that hand each tile to `one`, with its place in the selection."""
-
-        def run(start: int, _stop: int, tiles: list[Any]) -> None:
-            for which, stored in enumerate(tiles, start):
-                one(which, stored)
-
-        return self._runs(file, spans, sizes, run)
-
-    def _runs(
-        self, file: _File, spans: Spans, sizes: list[int], run: Callable[[int, int, list[Any]], None]
-    ) -> list[Job]:
-        """Jobs of about a megabyte: fetch a run of tiles, from one place in the selection to another."""
+        whole = _Run(self.store, file, spans, sizes, 0)
 
         def job(start: int, stop: int) -> None:
-            try:
-                run(start, stop, self.store.get_ranges(file.key, spans[start:stop]))
-            except MissingObjectError:
-                raise ConflictError(
-                    f"{file.uri} was removed while it was read; open the array again"
-                ) from None
-            except FormatError as problem:
-                raise problem.at_key(file.uri) from None
+            tiles = whole.part(start, stop).fetch()
+            with file.named():
+                for which, stored in enumerate(tiles, start):
+                    one(which, stored)
 
         return [partial(job, start, stop) for start, stop in pairwise(_job_edges(sizes))]
+
+
+class _Run(NamedTuple):
+    """Tiles of one file, and where they go."""
+
+    store: Store
+    file: _File
+    spans: Spans
+    sizes: list[int]
+    position: int
+
+    @property
+    def end(self) -> int:
+        return self.position + sum(self.sizes)
+
+    def part(self, start: int, stop: int) -> "_Run":
+        position = self.position + sum(self.sizes[:start])
+        return self._replace(spans=self.spans[start:stop], sizes=self.sizes[start:stop], position=position)
+
+    def fetch(self) -> list[Any]:
+        try:
+            return self.store.get_ranges(self.file.key, self.spans)
+        except MissingObjectError:
+            raise ConflictError(
+                f"{self.file.uri} was removed while it was read; open the array again"
+            ) from None
+
+
+def _jobs(runs: Iterable[_Run], out: Callable[[], NDArray[np.uint8]]) -> list[Job]:
+    """Jobs of about a megabyte that decode runs into `out`: small ones together, large ones in parts."""
+    jobs: list[Job] = []
+    group, filled = list[_Run](), 0
+    for run in runs:
+        edges = _job_edges(run.sizes)
+        for part in [run] if len(edges) == 2 else [run.part(*edge) for edge in pairwise(edges)]:
+            together = group and part.position == group[-1].end and part.file.codec is group[-1].file.codec
+            if group and (filled >= _JOB_SIZE or not together):
+                jobs.append(partial(_decode_runs, group, out))
+                group, filled = [], 0
+            group.append(part)
+            filled += sum(part.sizes)
+    if group:
+        jobs.append(partial(_decode_runs, group, out))
+    return jobs
+
+
+def _decode_runs(runs: list[_Run], out: Callable[[], NDArray[np.uint8]]) -> None:
+    fetched = [run.fetch() for run in runs]
+    target, codec = out(), runs[0].file.codec
+    if len(runs) > 1:
+        tiles, sizes = [tile for some in fetched for tile in some], [n for run in runs for n in run.sizes]
+        with suppress(FormatError):  # then the file that it comes from is found below
+            codec.decode_run(tiles, sizes, target[runs[0].position : runs[-1].end])
+            return
+    for run, tiles in zip(runs, fetched, strict=True):
+        with run.file.named():
+            codec.decode_run(tiles, run.sizes, target[run.position : run.end])
 
 
 def _raw(values: NDArray[Any] | None) -> NDArray[np.uint8]:
@@ -352,6 +420,8 @@ def _raw(values: NDArray[Any] | None) -> NDArray[np.uint8]:
 
 def _job_edges(sizes: list[int]) -> list[int]:
     """Where runs of tiles of about a megabyte begin and end."""
+    if len(sizes) == 1:
+        return [0, 1]
     edges, filled = [0], 0
     for place, size in enumerate(sizes):
         if filled >= _JOB_SIZE:

@@ -5,19 +5,21 @@ Bounds are those of the cells at hand. Keys are computed in blocks that stay in 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from terrazzo.engine.columns import Column
+from terrazzo.engine.columns import Column, concat
 from terrazzo.engine.runner import run_all
 from terrazzo.format.domain import Dim
 from terrazzo.format.orders import Layout
 from terrazzo.format.schema import Schema
 
-_BLOCK = 1 << 13  # 64 KiB: what is larger than 128 KiB the allocator takes from the system anew each time
-_BLOCKS_PER_JOB = 128
+_BLOCK = 1 << 15  # three of them stay in the cache, and a step is long enough for threads to be worth it
+_JOB = 1 << 18
+_FEW_PARTS = 8
 _U64 = np.uint64
 _Edges = tuple[int, int]
 
@@ -36,6 +38,8 @@ def grid_key(parts: Sequence[Sequence[Column]], schema: Schema, order: str) -> N
     """The key of every cell of every part, one after the other; None where no single key holds them."""
     if any(dim.is_var or dim.datatype.is_float for dim in schema.dims):
         return None
+    if len(parts) > _FEW_PARTS:
+        parts = [[concat([part[j] for part in parts]) for j in range(len(schema.dims))]]
     sizes = [len(part[0]) for part in parts]
     if not sum(sizes):
         return np.empty(0, np.uint64)
@@ -46,17 +50,16 @@ def grid_key(parts: Sequence[Sequence[Column]], schema: Schema, order: str) -> N
         room *= axis.n_tiles * axis.width
     if room > 1 << 64:
         return None
-    tile_places = _places(len(axes), schema.tile_order)
-    cell_places = _places(len(axes), schema.cell_order if order == "global" else Layout.parse(order))
+    terms = _terms(axes, schema, order)
     out = np.empty(sum(sizes), np.uint64)
     jobs: list[Callable[[], None]] = []
     start = 0
     for part, size in zip(parts, sizes, strict=True):
         columns = [column.values for column in part]
-        target = out[start : start + size]
-        for first in range(0, size, _BLOCK * _BLOCKS_PER_JOB):
-            last = min(first + _BLOCK * _BLOCKS_PER_JOB, size)
-            jobs.append(_job(columns, axes, tile_places, cell_places, target, first, last))
+        for first in range(0, size, _JOB):
+            some = slice(first, min(first + _JOB, size))
+            target = out[start + first : start + some.stop]
+            jobs.append(partial(_fill, [values[some] for values in columns], axes, terms, target))
         start += size
     run_all(jobs)
     return out
@@ -92,45 +95,50 @@ def _axis(dim: Dim, low: int, high: int, *, tiled: bool) -> _Axis:
     return _Axis(low, 0, 1, high - low + 1)
 
 
-def _job(
-    columns: list[NDArray[Any]], axes: list[_Axis], tile_places: list[int], cell_places: list[int],
-    out: NDArray[np.uint64], first: int, last: int,
-) -> Callable[[], None]:  # fmt: skip
-    def run() -> None:
-        for start in range(first, last, _BLOCK):
-            block = slice(start, min(start + _BLOCK, last))
-            _block(columns, axes, tile_places, cell_places, out, block)
+def _terms(axes: list[_Axis], schema: Schema, order: str) -> list[tuple[int, int]]:
+    """The key as a sum: per axis, what a tile counts for and what a place counts for.
 
-    return run
+    A place within its tile is place - tile * extent: so a tile counts for so much less.
+    """
+    cell_order = schema.cell_order if order == "global" else Layout.parse(order)
+    places, tiles, unit = [0] * len(axes), [0] * len(axes), 1
+    for j in reversed(_places(len(axes), cell_order)):
+        places[j] = unit
+        unit *= axes[j].width
+    for j in reversed(_places(len(axes), schema.tile_order)):
+        tiles[j] = unit - places[j] * axes[j].extent
+        unit *= axes[j].n_tiles
+    return list(zip(tiles, places, strict=True))
 
 
-def _block(
-    columns: list[NDArray[Any]], axes: list[_Axis], tile_places: list[int], cell_places: list[int],
-    out: NDArray[np.uint64], block: slice,
-) -> None:  # fmt: skip
-    offsets: list[NDArray[np.uint64]] = []
-    tiles: list[NDArray[np.uint64] | None] = []
-    for values, axis in zip(columns, axes, strict=True):
-        place = unsigned(values[block], axis.base)
-        if axis.n_tiles > 1:
-            tile = place // _U64(axis.extent)
-            place = place - tile * _U64(axis.extent)
-            tiles.append(tile)
-        else:
-            tiles.append(None)
-        offsets.append(place)
-    key: NDArray[np.uint64] | None = None
-    for j in tile_places:
-        tile_of = tiles[j]
-        if tile_of is not None:
-            key = tile_of if key is None else key * _U64(axes[j].n_tiles) + tile_of
-    for j in cell_places:
-        key = offsets[j] if key is None else key * _U64(axes[j].width) + offsets[j]
-    assert key is not None
-    out[block] = key
+def _fill(
+    columns: list[NDArray[Any]], axes: list[_Axis], terms: list[tuple[int, int]], out: NDArray[np.uint64]
+) -> None:
+    """Sums wrap round at 64 bits, and so end at the right key."""
+    scratch = np.empty((2, min(_BLOCK, len(out))), np.uint64)
+    for start in range(0, len(out), _BLOCK):
+        key = out[start : start + _BLOCK]
+        place, product = scratch[:, : len(key)]
+        key[:] = 0
+        for values, axis, (per_tile, per_place) in zip(columns, axes, terms, strict=True):
+            np.subtract(_wide(values[start : start + _BLOCK]), _wrapped(axis.base), out=place)
+            if axis.n_tiles > 1:
+                np.floor_divide(place, _U64(axis.extent), out=product)
+                np.multiply(product, _wrapped(per_tile), out=product)
+                np.add(key, product, out=key)
+            np.multiply(place, _wrapped(per_place), out=place)
+            np.add(key, place, out=key)
 
 
 def unsigned(values: NDArray[Any], low: int) -> NDArray[np.uint64]:
     """values - low, as unsigned: exact over the whole range of 64 bits."""
-    wide = values.astype(np.int64 if values.dtype.kind == "i" else np.uint64, copy=False).view(np.uint64)
-    return wide - _U64(low % (1 << 64)) if low else wide
+    wide = _wide(values)
+    return wide - _wrapped(low) if low else wide
+
+
+def _wide(values: NDArray[Any]) -> NDArray[np.uint64]:
+    return values.astype(np.int64 if values.dtype.kind == "i" else np.uint64, copy=False).view(np.uint64)
+
+
+def _wrapped(number: int) -> np.uint64:
+    return _U64(number % (1 << 64))

@@ -26,6 +26,7 @@ Keys = list[NDArray[np.uint64]]
 _FEW_RUNS = 64
 _WORTH_CUTTING = 1 << 20
 _SAMPLE = 1 << 14
+_IN_CACHE = 1 << 18  # keys that are sorted without leaving it
 
 
 class Component(NamedTuple):
@@ -91,10 +92,10 @@ def _sort_packed(key: NDArray[np.uint64], bits: np.uint64) -> tuple[Index, NDArr
 
 def sets_of_runs(keys: Keys, ends: Sequence[int], largest: int | None = None) -> list[list[slice]]:
     """Rows in sets that hold no equal keys between them: sorted runs are cut at the same keys, into a few sets per
-    core, or more of about `largest` rows. Where there is nothing to cut, all rows are one set."""
+    core and none of them large, or of about `largest` rows. Where there is nothing to cut, all rows are one set."""
     n = len(keys[0])
     runs = [(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True) if b > a]
-    n_sets = max(2 * cpu_count() if cpu_count() > 1 else 1, 1 if largest is None else n // largest)
+    n_sets = max(2 * cpu_count() if cpu_count() > 1 else 1, n // (_IN_CACHE if largest is None else largest))
     if len(keys) > 1 or n < _WORTH_CUTTING or len(runs) < 2 or n_sets == 1:
         return [[slice(0, n)]]
     key = keys[0]

@@ -6,7 +6,7 @@ the engine knows which runner it was given.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache, partial
@@ -64,6 +64,7 @@ class LocalRunner:
 
 _MOST_FUTURES = 64
 _MOST_WAITING = 16
+_PATIENCE_S = 0.001
 
 
 def _each(jobs: Sequence[Callable[[], Any]]) -> None:
@@ -138,11 +139,31 @@ class Ahead(Generic[Result]):
 
 
 def parallel(work: Callable[[Task], Result], items: Iterable[Task]) -> list[Result]:
-    """`work` of every item, many at once: these mostly wait, for a store or for jobs that were started."""
+    """`work` of every item: one after the other where that is quick, many at once where it is to wait, for a store or
+    for jobs that were started.
+
+    Threads that do not wait hinder each other. So one begins, and others come to its help when it stands still.
+    """
     todo = list(items)
     if len(todo) <= 1:
         return [work(item) for item in todo]
-    step = -(-len(todo) // _MOST_FUTURES)  # handing an item to a thread can cost more than the item
-    runs = [todo[first : first + step] for first in range(0, len(todo), step)]
-    with ThreadPoolExecutor(min(_MOST_WAITING, len(runs))) as pool:
-        return [done for run in pool.map(lambda run: [work(item) for item in run], runs) for done in run]
+    results: dict[int, Result] = {}
+    places = iter(range(len(todo)))
+
+    def take_turns() -> None:
+        for place in places:
+            results[place] = work(todo[place])
+
+    most = min(_MOST_WAITING, len(todo))
+    with ThreadPoolExecutor(most) as pool:
+        turns, before = [pool.submit(take_turns)], -1
+        while len(turns) < most and wait(turns, _PATIENCE_S).not_done:
+            if len(results) == before:
+                turns += [pool.submit(take_turns) for _ in range(most - 1)]
+            before = len(results)
+        try:
+            for turn in turns:
+                turn.result()
+        finally:
+            list(places)  # after an error nothing more is begun
+    return [results[place] for place in range(len(todo))]

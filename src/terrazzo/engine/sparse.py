@@ -16,7 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from terrazzo.engine.arrow import arrow_field, to_arrow
-from terrazzo.engine.columns import Column, Mask, concat, constant, filtered
+from terrazzo.engine.columns import Column, Mask, concat, constant, end_to_end, filtered
+from terrazzo.engine.fetch import Shared
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.history import Origin, apply, made_by_updates, relevant
 from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
@@ -34,6 +35,7 @@ _FEW_RUNS = 8
 _MOST = np.iinfo(np.int32).max  # bytes of a column that Arrow's usual types can count
 
 _MANY_CELLS = 1 << 17
+_MANY_PARTS = 8  # memory in one piece is had faster than in many
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,10 +61,26 @@ def run_scan(view: View, request: Request, task: ScanTask) -> list[Any]:
 
 
 def scan_columns(view: View, request: Request, task: ScanTask) -> list[dict[str, Column]]:
-    """The cells of a task, a set of columns per fragment."""
+    """The cells of a task, in sets of columns: those of one fragment, or of all."""
     found = read_cells(view, request, task)
     kept = _newest(found, view.schema) if task.distinct else [_passing(cells) for cells in found]
-    return [columns for columns in kept if len(next(iter(columns.values())))]
+    return _reunited([columns for columns in kept if len(next(iter(columns.values())))])
+
+
+def _reunited(parts: list[dict[str, Column]]) -> list[dict[str, Column]]:
+    """One set of many, if the cells of all fragments lie end to end in memory: as they were decoded."""
+    if len(parts) < _MANY_PARTS:
+        return parts
+    whole = {}
+    for name in parts[0]:
+        columns = [part[name] for part in parts if name in part]
+        if len(columns) < len(parts) or any(c.is_var or c.validity is not None for c in columns):
+            return parts
+        values = end_to_end([column.values for column in columns])
+        if values is None:
+            return parts
+        whole[name] = Column(values)
+    return [whole]
 
 
 def result_schema(columns: tuple[str, ...], schema: Schema) -> Any:
@@ -94,13 +112,41 @@ def to_batches(columns: Mapping[str, Column], schema: Schema, result: Any) -> li
 def read_cells(view: View, request: Request, task: ScanTask) -> list[Cells]:
     """The cells of every part, newest fragment first: what comes first wins where times are equal."""
     jobs: list[Callable[[], None]] = []
-    prepared = []
-    for part in sorted(pieces_of(view, task), key=lambda part: -part.fragment):
+    parts = sorted(pieces_of(view, task), key=lambda part: -part.fragment)
+    shared = shared_fields(view, parts) if len(parts) >= _MANY_PARTS else {}
+    prepared, used, start = [], set[str](), 0
+    for part in parts:
         names = columns_read(view, request, part.fragment, distinct=task.distinct)
         reader = view.reader(view.snapshot.fragments[part.fragment])
-        prepared.append((part, reader.prepare(names, part.tiles, jobs)))
+        finish = reader.prepare(names, part.tiles, jobs, shared, start)
+        stop = start + int(reader.cells[part.tiles].sum())
+        common = [name for name in names if name in shared]
+        prepared.append((part, finish, common, start, stop))
+        used.update(common)
+        start = stop
+    for name in sorted(used):
+        shared[name].make_room(start)
+        jobs += shared[name].jobs()
     run_all(jobs)
-    return [_cells(view, request, task.region, part, finish()) for part, finish in prepared]
+    found = []
+    for part, finish, common, start, stop in prepared:
+        columns = finish() | {name: shared[name].rows(start, stop) for name in common}
+        found.append(_cells(view, request, task.region, part, columns))
+    return found
+
+
+def shared_fields(view: View, parts: Sequence[Part]) -> dict[str, Shared]:
+    """The fields of these parts whose cells have one size, and lie in files of their own."""
+    fragments = [view.snapshot.fragments[part.fragment] for part in parts]
+    first = view.schema.dims[0].name
+    joint = any(view.reader(fragment).layout.field(first).joint for fragment in fragments)
+    found = {TIMESTAMPS: Shared(np.uint64)}
+    for field in view.wide.fields:
+        attr = isinstance(field, Attr)
+        if not field.is_var and (attr or not joint):
+            nullable = attr and field.nullable
+            found[field.name] = Shared(field.datatype.dtype, field.cell_val_num, nullable=nullable)
+    return found
 
 
 def pieces_of(view: View, task: ScanTask) -> Sequence[Part]:
@@ -170,7 +216,8 @@ def _origin(
 def _write_times(fragment: Fragment, columns: dict[str, Column], n: int) -> NDArray[np.uint64]:
     if TIMESTAMPS in columns:
         return columns[TIMESTAMPS].values
-    return np.broadcast_to(np.uint64(fragment.name.start_ms), (n,))
+    one = np.array([fragment.name.start_ms], np.uint64)
+    return np.ndarray((n,), np.uint64, one, strides=(0,))  # np.broadcast_to, which takes its time
 
 
 def _in_window(view: View, fragment: Fragment, columns: dict[str, Column]) -> Mask | None:
@@ -250,7 +297,7 @@ def hidden_versions(found: list[Cells], schema: Schema) -> Mask | None:
 
 def _repeats(key: NDArray[np.uint64], n_runs: int) -> bool:
     """Whether a value is there twice. A few runs laid end to end are merged faster than sorted."""
-    ordered = np.sort(key, kind="stable" if n_runs <= _FEW_RUNS else None)
+    ordered = np.sort(key, kind="stable" if 1 < n_runs <= _FEW_RUNS else None)
     return bool((ordered[1:] == ordered[:-1]).any())
 
 

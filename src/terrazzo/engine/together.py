@@ -13,9 +13,8 @@ from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.plan import Part, ScanTask
 from terrazzo.engine.runner import run_all
-from terrazzo.engine.sparse import absent
+from terrazzo.engine.sparse import absent, shared_fields
 from terrazzo.engine.view import View
-from terrazzo.format.attribute import Attr
 
 Times = NDArray[np.uint64]
 
@@ -80,7 +79,7 @@ class _Read:
 
 def read_together(view: View, scan: ScanTask) -> Together:
     """Every version in the box, fragment by fragment in order of time."""
-    shared = _shared(view, scan)
+    shared = shared_fields(view, scan.parts)
     jobs: list[Callable[[], None]] = []
     reads: list[_Read] = []
     alike: dict[Any, tuple[frozenset[str], list[str]]] = {}
@@ -100,6 +99,7 @@ def read_together(view: View, scan: ScanTask) -> Together:
         n = stop
     for each in shared.values():
         each.make_room(n)
+        jobs += each.jobs()
     run_all(jobs)
     rest = [read.finish() for read in reads]
     columns = _columns(view, reads, rest, shared)
@@ -118,20 +118,6 @@ def read_together(view: View, scan: ScanTask) -> Together:
             )
         )  # fmt: skip
     return Together(columns, times, tuple(sources), _inside(view, scan, reads, columns))
-
-
-def _shared(view: View, scan: ScanTask) -> dict[str, Shared]:
-    """The fields whose cells have one size, and lie in files of their own."""
-    fragments = [view.snapshot.fragments[part.fragment] for part in scan.parts]
-    first = view.schema.dims[0].name
-    joint = any(view.reader(fragment).layout.field(first).joint for fragment in fragments)
-    found = {TIMESTAMPS: Shared(np.uint64)}
-    for field in view.wide.fields:
-        attr = isinstance(field, Attr)
-        if not field.is_var and (attr or not joint):
-            nullable = attr and field.nullable
-            found[field.name] = Shared(field.datatype.dtype, field.cell_val_num, nullable=nullable)
-    return found
 
 
 def _columns(

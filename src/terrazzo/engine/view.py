@@ -25,6 +25,7 @@ class View:
         self.store, self.snapshot, self.cipher = store, snapshot, cipher
         self._readers: dict[str, FragmentReader] = {}
         self._layouts: dict[tuple[str, int, Slots], Layout] = {}
+        self._missing: dict[str, frozenset[str]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return View, (self.store, self.snapshot, self.cipher)
@@ -83,8 +84,12 @@ class View:
 
     def missing(self, fragment: Fragment) -> frozenset[str]:
         """Attributes of the wide schema that a fragment does not hold, or holds as something else."""
-        own: Mapping[str, Attr] = {attr.name: attr for attr in self.snapshot.schema_of(fragment).attrs}
-        return frozenset(attr.name for attr in self.wide.attrs if not same_cells(attr, own.get(attr.name)))
+        known = self._missing.get(fragment.schema_name)
+        if known is None:
+            own: Mapping[str, Attr] = {attr.name: attr for attr in self.snapshot.schema_of(fragment).attrs}
+            known = frozenset(a.name for a in self.wide.attrs if not same_cells(a, own.get(a.name)))
+            self._missing[fragment.schema_name] = known
+        return known
 
 
 def same_cells(attr: Attr, other: Attr | None) -> bool:

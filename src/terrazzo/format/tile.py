@@ -88,6 +88,8 @@ class TileCodec:
     _strings: Rle | Dictionary | None = field(init=False, repr=False, compare=False)
     _compress: Callable[[Bytes], bytes] | None = field(init=False, repr=False, compare=False)
     _decompress: Callable[[Bytes, int], bytes] | None = field(init=False, repr=False, compare=False)
+    expansion: int = field(init=False, repr=False, compare=False)
+    """No stored byte stands for more bytes than this, apart from strings that repeat."""
     _is_zstd: bool = field(init=False, repr=False, compare=False)  # and nothing else
 
     def __post_init__(self) -> None:
@@ -103,6 +105,7 @@ class TileCodec:
             whole = Pipeline(filters[1:], whole.max_chunk_size)
             assign(self, "_elements", self._elements[1:])
         assign(self, "_filters", whole)
+        assign(self, "expansion", whole.expansion)
         only = filters[0] if len(filters) == 1 else None
         assign(self, "_compress", only.compress if isinstance(only, Compressor) else None)
         assign(self, "_decompress", only.decompress if isinstance(only, Compressor) else None)
@@ -127,11 +130,6 @@ class TileCodec:
     def holds_offsets(self) -> bool:
         """The filter of these strings keeps the offsets; their own tile is PLACEHOLDER_OFFSETS."""
         return self._strings is not None
-
-    @property
-    def expansion(self) -> int:
-        """No stored byte stands for more bytes than this, apart from strings that repeat."""
-        return self._filters.expansion
 
     def encode(self, data: Bytes | NDArray[Any], offsets: NDArray[np.uint64] | None = None) -> bytes:
         """A tile. Var data come with the offset of each cell, from 0 on, without a closing one."""
