@@ -151,8 +151,12 @@ def parallel(work: Callable[[Task], Result], items: Iterable[Task]) -> list[Resu
     places = iter(range(len(todo)))
 
     def take_turns() -> None:
-        for place in places:
-            results[place] = work(todo[place])
+        try:
+            for place in places:
+                results[place] = work(todo[place])
+        except BaseException:
+            list(places)  # nothing more is begun
+            raise
 
     most = min(_MOST_WAITING, len(todo))
     with ThreadPoolExecutor(most) as pool:
@@ -161,9 +165,6 @@ def parallel(work: Callable[[Task], Result], items: Iterable[Task]) -> list[Resu
             if len(results) == before:
                 turns += [pool.submit(take_turns) for _ in range(most - 1)]
             before = len(results)
-        try:
-            for turn in turns:
-                turn.result()
-        finally:
-            list(places)  # after an error nothing more is begun
+        for turn in turns:
+            turn.result()
     return [results[place] for place in range(len(todo))]
