@@ -127,7 +127,7 @@ MISTAKES = {
     "2 ingest new xv.csv --dim x --domain x=5": "both ends are needed: x=0:999",
     "2 ingest new xv.csv --dim x --domain v=5:6": "this is no dimension; those are x",
     "ingest new xv.csv --dim x --domain x=5:6": "row 1: x = 1 lies outside the domain 5 to 6",
-    "2 ingest new xv.csv --dim x --filter zip": "there is no such filter; there are bitshuffle",
+    "2 ingest new xv.csv --dim x --filter zip": "there is no filter 'zip'; there are bitshuffle",
     "2 ingest new xv.csv --dim x --filter zstd:x": "write NAME or NAME:LEVEL",
     "ingest new xv.csv --dim x --order zigzag": "'zigzag' is none of row-major",
     "ingest new xv.csv --dim x --type v=number": "there is no such type; write int64",

@@ -15,9 +15,10 @@ from terrazzo.engine.dense import domain_box, read_box
 from terrazzo.engine.fragments import Sections
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.region import everything
-from terrazzo.engine.snapshot import Window, take_snapshot
+from terrazzo.engine.snapshot import take_snapshot
 from terrazzo.engine.sparse import joined, ordered, scan_columns
 from terrazzo.engine.view import View
+from terrazzo.engine.window import Window
 from terrazzo.format.commits import Assignment, Commit, DeleteCommit, UpdateCommit
 from terrazzo.format.condition import Combination, Combine, Compare, Op
 from terrazzo.format.datatypes import Datatype

@@ -20,9 +20,10 @@ from terrazzo.engine.commit import commit_fragments, put_fragment
 from terrazzo.engine.dense import read_box, to_tiles
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.region import everything
-from terrazzo.engine.snapshot import Window, take_snapshot
+from terrazzo.engine.snapshot import take_snapshot
 from terrazzo.engine.sparse import absent, joined, ordered, scan_columns
 from terrazzo.engine.view import View
+from terrazzo.engine.window import Window
 from terrazzo.engine.write import sparse_fragment, write_dense
 from terrazzo.format.attribute import Attr
 from terrazzo.format.datatypes import Datatype

@@ -17,7 +17,8 @@ import tiledb
 from capi import DELETE, write_update
 
 import terrazzo as tz
-from terrazzo.engine.snapshot import list_array, read_ledger
+from terrazzo.engine.ledger import read_ledger
+from terrazzo.engine.listing import list_array
 from terrazzo.format.condition import Compare, Op
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "property"))

@@ -23,10 +23,11 @@ from terrazzo.engine.dense import domain_box, read_box
 from terrazzo.engine.encode import encode_sparse
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.region import everything
-from terrazzo.engine.snapshot import Window, take_snapshot
+from terrazzo.engine.snapshot import take_snapshot
 from terrazzo.engine.sparse import result_schema, run_scan, to_batch
 from terrazzo.engine.tables import columns_of, table_of
 from terrazzo.engine.view import View
+from terrazzo.engine.window import Window
 from terrazzo.engine.write import in_global_order, write_dense
 from terrazzo.errors import CorruptionError, TerrazzoError
 from terrazzo.format.attribute import Attr

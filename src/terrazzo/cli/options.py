@@ -204,6 +204,14 @@ def parse_value(text: str, datatype: "Datatype", what: str) -> Any:
         return spelling.parse_value(text, datatype, what)
 
 
+def parse_filters(text: str, what: str) -> list[Any]:
+    """Filters by name, in the order in which they are applied."""
+    from terrazzo.engine import spelling
+
+    with _usage():
+        return spelling.parse_filters(text, what)
+
+
 @contextmanager
 def _usage() -> Iterator[None]:
     """What is wrong with a text that stands on the command line is wrong with the command line."""

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import NoReturn
 
 from terrazzo.cli.kinds import parse_name
-from terrazzo.engine.snapshot import list_array, load_schemas, with_enumerations
+from terrazzo.engine.listing import list_array
+from terrazzo.engine.schemas import load_schemas, with_enumerations
 from terrazzo.errors import ArrayNotFoundError, FormatError, InvalidRequestError
 from terrazzo.format import keys
 from terrazzo.format.filters.aes import Aes256Gcm

@@ -1,6 +1,5 @@
 """The schema of an array that `ingest` creates: taken from the data, and from options where they say otherwise."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from terrazzo.cli.options import WrongUsageError, pairs, parse_range, parse_value
+from terrazzo.cli.options import WrongUsageError, pairs, parse_filters, parse_range, parse_value
 from terrazzo.cli.progress import Bar
 from terrazzo.cli.sources import Source
 from terrazzo.errors import InvalidRequestError
@@ -46,7 +45,7 @@ def schema_for(source: Source, columns: Sequence[str], options: SchemaOptions) -
             )
     if len(set(options.dims)) != len(options.dims):
         raise WrongUsageError(f"--dim {','.join(options.dims)} names a column twice")
-    filters = parse_filters(options.filters, columns, options.dims)
+    filters = filters_of(options.filters, columns, options.dims)
     sample = miniature(source, columns, options.dims)
     given: dict[str, Any] = {"sparse": not options.dense}
     if options.capacity is not None:
@@ -116,43 +115,23 @@ def _datatype(name: str, sample: Any) -> Any:
 # -- filters -------------------------------------------------------------------------------------------
 
 
-def parse_filters(given: Sequence[str], columns: Sequence[str], dims: Sequence[str]) -> Any:
+def filters_of(given: Sequence[str], columns: Sequence[str], dims: Sequence[str]) -> Any:
     """`byteshuffle,zstd:3` for every attribute, `v=zstd:9` for one column; None where nothing is said."""
     everywhere: list[Any] | None = None
     by_name: dict[str, list[Any]] = {}
     for item in given:
         name, equals, text = item.partition("=")
         if not equals:
-            everywhere = _pipeline(item)
+            everywhere = parse_filters(item, f"--filter {item}")
         elif name.strip() not in columns:
             raise InvalidRequestError(f"--filter {item}: there is no column {name.strip()!r}")
         else:
-            by_name[name.strip()] = _pipeline(text)
+            by_name[name.strip()] = parse_filters(text, f"--filter {item}")
     if not by_name:
         return everywhere
     if everywhere is None:
         return by_name
     return dict.fromkeys([name for name in columns if name not in dims], everywhere) | by_name
-
-
-def _pipeline(text: str) -> list[Any]:
-    return [_filter(part.strip()) for part in text.split(",") if part.strip() not in {"", "none"}]
-
-
-def _filter(text: str) -> Any:
-    from terrazzo import filters
-
-    known = {name.lower(): getattr(filters, name) for name in filters.__all__}
-    name, *values = text.split(":")
-    make = known.get(re.sub(r"[-_ ]", "", name.lower()))
-    if make is None:
-        raise WrongUsageError(
-            f"--filter {text}: there is no such filter; there are {', '.join(sorted(known))}"
-        )
-    try:
-        return make(*(float(value) if "." in value else int(value) for value in values))
-    except (TypeError, ValueError):
-        raise WrongUsageError(f"--filter {text}: write NAME or NAME:LEVEL, such as zstd:3") from None
 
 
 # -- what the data span --------------------------------------------------------------------------------

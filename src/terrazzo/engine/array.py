@@ -9,12 +9,14 @@ from terrazzo.engine.clock import FOREVER, instant, now_ms
 from terrazzo.engine.evolve import evolve, put_schema, require_free
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.keys import as_cipher
+from terrazzo.engine.listing import list_array
 from terrazzo.engine.metadata import Entries, Metadata, load_entries, put_entries
 from terrazzo.engine.plan import Request, parse_size
 from terrazzo.engine.request import make_request
 from terrazzo.engine.session import next_time, reaching, with_fragments
-from terrazzo.engine.snapshot import Window, list_array, take_snapshot
+from terrazzo.engine.snapshot import take_snapshot
 from terrazzo.engine.view import View
+from terrazzo.engine.window import Window
 from terrazzo.errors import ArrayExistsError, InvalidRequestError
 from terrazzo.format.attribute import Attr
 from terrazzo.format.filters.aes import Aes256Gcm

@@ -13,8 +13,9 @@ import secrets
 from dataclasses import dataclass
 
 from terrazzo.engine.bulk import FRAGMENT_SIZE, BulkWrite
+from terrazzo.engine.ledger import Ledger, read_ledger
+from terrazzo.engine.listing import list_array
 from terrazzo.engine.session import next_time, reaching
-from terrazzo.engine.snapshot import Ledger, list_array, read_ledger
 from terrazzo.engine.view import View
 from terrazzo.errors import ConflictError
 from terrazzo.format.keys import TimestampedName, fragment_key

@@ -12,7 +12,8 @@ Only the last batch of a query is ever tried again.
 import hashlib
 import json
 
-from terrazzo.engine.snapshot import list_array, read_ledger
+from terrazzo.engine.ledger import read_ledger
+from terrazzo.engine.listing import list_array
 from terrazzo.errors import CorruptionError, MissingObjectError
 from terrazzo.format.keys import TimestampedName, stream_key
 from terrazzo.format.versions import WRITTEN

@@ -21,12 +21,15 @@ from terrazzo.engine.commit import commit_fragments, commit_records, condition_r
 from terrazzo.engine.dense import placed
 from terrazzo.engine.encode import EncodedFragment, encode_sparse
 from terrazzo.engine.evolve import put_schema, require_free
+from terrazzo.engine.ledger import read_ledger
+from terrazzo.engine.listing import list_array
 from terrazzo.engine.predicate import TRUE, to_condition
 from terrazzo.engine.reading import slabs
 from terrazzo.engine.select import union_box
 from terrazzo.engine.session import next_time
-from terrazzo.engine.snapshot import Snapshot, Window, list_array, read_ledger, take_snapshot
+from terrazzo.engine.snapshot import Snapshot, take_snapshot
 from terrazzo.engine.view import View
+from terrazzo.engine.window import Window
 from terrazzo.engine.write import dense_fragment, gathered, in_global_order
 from terrazzo.errors import ArrayNotFoundError, ConflictError, TerrazzoError
 from terrazzo.format import keys

@@ -13,9 +13,10 @@ from terrazzo.engine.order import sort_cells, sort_keys
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.predicate import Predicate, evaluate
 from terrazzo.engine.region import Region, everything
-from terrazzo.engine.snapshot import Window, take_snapshot
+from terrazzo.engine.snapshot import take_snapshot
 from terrazzo.engine.sparse import joined, result_schema, scan_columns, to_batch
 from terrazzo.engine.view import View
+from terrazzo.engine.window import Window
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format.schema import Schema
 

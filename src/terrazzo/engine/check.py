@@ -10,7 +10,7 @@ from itertools import combinations, groupby
 from terrazzo.engine.deep import check_cells
 from terrazzo.engine.findings import CheckReport, Finding, Severity, in_order
 from terrazzo.engine.fragments import Fragment, Sections
-from terrazzo.engine.snapshot import current_schema
+from terrazzo.engine.schemas import current_schema
 from terrazzo.engine.survey import Survey, survey
 from terrazzo.errors import FormatError, TerrazzoError
 from terrazzo.format import keys, versions

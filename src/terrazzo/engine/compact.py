@@ -5,10 +5,13 @@ from dataclasses import replace
 from terrazzo.engine.clock import FOREVER, new_name
 from terrazzo.engine.commit import put_ignored
 from terrazzo.engine.fragments import Fragment
+from terrazzo.engine.ledger import read_ledger
+from terrazzo.engine.listing import list_array
 from terrazzo.engine.metadata import Entries, load_entries
 from terrazzo.engine.runner import parallel
-from terrazzo.engine.snapshot import Window, list_array, read_ledger, take_snapshot
+from terrazzo.engine.snapshot import take_snapshot
 from terrazzo.engine.view import View
+from terrazzo.engine.window import Window
 from terrazzo.format import keys
 from terrazzo.format.commits import Commit
 from terrazzo.format.fragment import Section

@@ -22,6 +22,8 @@ from terrazzo.engine.encode import encode_sparse
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.keeping import alien, keep_dropped
 from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
+from terrazzo.engine.ledger import Ledger, read_ledger
+from terrazzo.engine.listing import list_array
 from terrazzo.engine.merge import merge
 from terrazzo.engine.plan import Request, ScanTask, plan_boxes
 from terrazzo.engine.reading import slabs
@@ -37,7 +39,7 @@ from terrazzo.engine.select import (
     tied_with,
     union_box,
 )
-from terrazzo.engine.snapshot import Ledger, StoredCondition, list_array, read_ledger
+from terrazzo.engine.snapshot import StoredCondition
 from terrazzo.engine.together import read_together
 from terrazzo.engine.view import View
 from terrazzo.engine.weight import Weight, weight_of

@@ -18,7 +18,7 @@ from terrazzo.engine.findings import Finding, Severity
 from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
 from terrazzo.engine.order import equals_previous, is_sorted, sort_keys
 from terrazzo.engine.runner import steps
-from terrazzo.engine.snapshot import current_schema
+from terrazzo.engine.schemas import current_schema
 from terrazzo.engine.statistics import Kind, tile_statistics
 from terrazzo.engine.survey import Survey
 from terrazzo.errors import TerrazzoError

@@ -10,17 +10,12 @@ import numpy as np
 from terrazzo.engine.clock import as_text
 from terrazzo.engine.condition_text import describe_condition, describe_name, describe_value
 from terrazzo.engine.fragments import Fragment, load_fragment, of_footer
+from terrazzo.engine.ledger import Ledger, read_ledger
+from terrazzo.engine.listing import list_array
 from terrazzo.engine.runner import parallel
-from terrazzo.engine.snapshot import (
-    Ledger,
-    current_schema,
-    list_array,
-    load_condition,
-    load_schemas,
-    read_ledger,
-    with_enumerations,
-)
+from terrazzo.engine.schemas import current_schema, load_schemas, with_enumerations
 from terrazzo.engine.snapshot import consolidated_footers as footers_of
+from terrazzo.engine.snapshot import load_condition
 from terrazzo.errors import TerrazzoError
 from terrazzo.format import keys
 from terrazzo.format.commits import Assignment, Commit, UpdateCommit

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from terrazzo.engine.clock import new_name, reach, unique
-from terrazzo.engine.snapshot import Listed
+from terrazzo.engine.listing import Listed
 from terrazzo.engine.view import View, same_cells
 from terrazzo.errors import ArrayExistsError, InvalidRequestError
 from terrazzo.format import keys

@@ -15,19 +15,16 @@ from terrazzo.engine.changes import difference
 from terrazzo.engine.clock import FOREVER, now_ms
 from terrazzo.engine.fragments import Fragment, load_fragment
 from terrazzo.engine.layout import TIMESTAMPS
+from terrazzo.engine.ledger import read_ledger
+from terrazzo.engine.listing import list_array
 from terrazzo.engine.plan import Request, ScanTask, plan_boxes, plan_scan
 from terrazzo.engine.predicate import Predicate
 from terrazzo.engine.region import Region
 from terrazzo.engine.select import union_box
 from terrazzo.engine.session import reaching
-from terrazzo.engine.snapshot import (
-    Snapshot,
-    Window,
-    list_array,
-    read_ledger,
-    take_snapshot,
-)
+from terrazzo.engine.snapshot import Snapshot, take_snapshot
 from terrazzo.engine.view import View
+from terrazzo.engine.window import Window
 from terrazzo.errors import ConflictError, InvalidRequestError
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.keys import TimestampedName

@@ -11,10 +11,13 @@ from terrazzo.engine.consolidate import (
     plan_consolidation,
     run_consolidation,
 )
+from terrazzo.engine.ledger import read_ledger
+from terrazzo.engine.listing import list_array
 from terrazzo.engine.runner import Progress, Runner
 from terrazzo.engine.select import Selection
-from terrazzo.engine.snapshot import Window, list_array, read_ledger, take_snapshot
+from terrazzo.engine.snapshot import take_snapshot
 from terrazzo.engine.view import View
+from terrazzo.engine.window import Window
 
 
 @dataclass(frozen=True, slots=True)

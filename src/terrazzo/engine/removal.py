@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from terrazzo.engine.clock import new_name
 from terrazzo.engine.consolidate import finish_merge
+from terrazzo.engine.ledger import Ledger, read_ledger
+from terrazzo.engine.listing import list_array
 from terrazzo.engine.select import stored_size
-from terrazzo.engine.snapshot import Ledger, list_array, read_ledger
 from terrazzo.engine.view import View
 from terrazzo.errors import InvalidRequestError
 from terrazzo.format import keys

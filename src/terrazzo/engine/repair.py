@@ -17,9 +17,11 @@ from terrazzo.engine.compact import consolidate_fragment_metadata
 from terrazzo.engine.consolidate import finish_merge
 from terrazzo.engine.findings import Finding, Severity, in_order
 from terrazzo.engine.quarantine import copy_aside, quarantine
-from terrazzo.engine.snapshot import Window, current_schema, take_snapshot
+from terrazzo.engine.schemas import current_schema
+from terrazzo.engine.snapshot import take_snapshot
 from terrazzo.engine.survey import Con, Survey, survey, told_ignored, told_lines, told_merge
 from terrazzo.engine.view import View
+from terrazzo.engine.window import Window
 from terrazzo.errors import InvalidRequestError, TerrazzoError, UnsupportedFeatureError
 from terrazzo.format import keys
 from terrazzo.format.commits import Commit

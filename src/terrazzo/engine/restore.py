@@ -30,9 +30,10 @@ from terrazzo.engine.region import everything
 from terrazzo.engine.runner import steps
 from terrazzo.engine.select import union_box
 from terrazzo.engine.session import with_change, with_fragments
-from terrazzo.engine.snapshot import StoredCondition, Window, take_snapshot
+from terrazzo.engine.snapshot import StoredCondition, take_snapshot
 from terrazzo.engine.sparse import joined, scan_columns
 from terrazzo.engine.view import View
+from terrazzo.engine.window import Window
 from terrazzo.engine.write import dense_fragment, sparse_fragment
 from terrazzo.errors import TerrazzoError
 from terrazzo.format.commits import Commit, DeleteCommit

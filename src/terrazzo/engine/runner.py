@@ -62,14 +62,8 @@ class LocalRunner:
             yield result
 
 
-_MOST_FUTURES = 64
 _MOST_WAITING = 16
-_PATIENCE_S = 0.001
-
-
-def _each(jobs: Sequence[Callable[[], Any]]) -> None:
-    for job in jobs:
-        job()
+_QUICK_S, _SLOW_S = 0.001, 0.02  # after which a small item, or a job, seems to wait for something
 
 
 def cpu_count() -> int:
@@ -77,38 +71,51 @@ def cpu_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@lru_cache(maxsize=1)
-def _pool(_pid: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(cpu_count(), thread_name_prefix="terrazzo")
+@lru_cache(maxsize=2)
+def _pool(_pid: int, n_threads: int) -> ThreadPoolExecutor:
+    """Threads that are kept. A pool does not survive a fork."""
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="terrazzo")
 
 
 def run_all(jobs: Iterable[Callable[[], Any]]) -> None:
-    """Run small jobs on every core; the first error is raised once all have stopped.
+    """Run jobs on every core, and more of them at a time where they wait for a store; the first error is raised once
+    all have stopped.
 
     Codecs and numpy release the interpreter lock, so threads are enough. Jobs never call this themselves.
     """
     todo = list(jobs)
-    if len(todo) <= 1 or cpu_count() == 1:
+    if len(todo) <= 1:
         for job in todo:
             job()
-        return
-    if len(todo) > _MOST_FUTURES:  # a future costs more than a small job
-        step = -(-len(todo) // _MOST_FUTURES)
-        todo = [partial(_each, todo[i : i + step]) for i in range(0, len(todo), step)]
-    futures: list[Future[Any]] = [
-        _pool(os.getpid()).submit(job) for job in todo
-    ]  # a pool does not survive a fork
-    problem: BaseException | None = None
-    for future in futures:
+    else:
+        _take_turns(todo, _pool(os.getpid(), max(_MOST_WAITING, cpu_count())), cpu_count(), _SLOW_S)
+
+
+def _take_turns(
+    jobs: Sequence[Callable[[], Any]], pool: ThreadPoolExecutor, n_first: int, patience_s: float
+) -> None:
+    """Some threads begin, and others come to their help when all of these stand still: threads that do not wait hinder
+    each other."""
+    places, done = iter(range(len(jobs))), []
+
+    def take_turns() -> None:
         try:
-            future.result()
-        except BaseException as error:
-            if problem is None:
-                problem = error
-                for waiting in futures:
-                    waiting.cancel()
-    if problem is not None:
-        raise problem
+            for place in places:
+                jobs[place]()
+                done.append(place)
+        except BaseException:
+            list(places)  # nothing more is begun
+            raise
+
+    most, before = min(max(_MOST_WAITING, n_first), len(jobs)), -1
+    turns = [pool.submit(take_turns) for _ in range(min(n_first, most))]
+    while len(turns) < most and wait(turns, patience_s).not_done:
+        if len(done) == before:
+            turns += [pool.submit(take_turns) for _ in range(most - len(turns))]
+        before = len(done)
+    wait(turns)
+    for turn in turns:
+        turn.result()
 
 
 class Ahead(Generic[Result]):
@@ -126,7 +133,7 @@ class Ahead(Generic[Result]):
     def result(self, place: int) -> Result:
         with self._lock:
             for job in self._jobs[len(self._begun) : place + self._most]:
-                self._begun.append(_pool(os.getpid()).submit(job))
+                self._begun.append(_pool(os.getpid(), cpu_count()).submit(job))
         return self._begun[place].result()
 
     def results(self) -> Iterator[Result]:
@@ -140,31 +147,15 @@ class Ahead(Generic[Result]):
 
 def parallel(work: Callable[[Task], Result], items: Iterable[Task]) -> list[Result]:
     """`work` of every item: one after the other where that is quick, many at once where it is to wait, for a store or
-    for jobs that were started.
-
-    Threads that do not wait hinder each other. So one begins, and others come to its help when it stands still.
-    """
+    for jobs that were started."""
     todo = list(items)
     if len(todo) <= 1:
         return [work(item) for item in todo]
     results: dict[int, Result] = {}
-    places = iter(range(len(todo)))
 
-    def take_turns() -> None:
-        try:
-            for place in places:
-                results[place] = work(todo[place])
-        except BaseException:
-            list(places)  # nothing more is begun
-            raise
+    def one(place: int) -> None:
+        results[place] = work(todo[place])
 
-    most = min(_MOST_WAITING, len(todo))
-    with ThreadPoolExecutor(most) as pool:
-        turns, before = [pool.submit(take_turns)], -1
-        while len(turns) < most and wait(turns, _PATIENCE_S).not_done:
-            if len(results) == before:
-                turns += [pool.submit(take_turns) for _ in range(most - 1)]
-            before = len(results)
-        for turn in turns:
-            turn.result()
+    with ThreadPoolExecutor(min(_MOST_WAITING, len(todo))) as pool:  # its own: items may wait for others
+        _take_turns([partial(one, place) for place in range(len(todo))], pool, 1, _QUICK_S)
     return [results[place] for place in range(len(todo))]

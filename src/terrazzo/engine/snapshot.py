@@ -4,75 +4,36 @@ Everything else is a function of it. Opening costs five listings, the schemas, t
 in the window, and a footer for each visible fragment that no `.meta` tells of.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from types import MappingProxyType
-from typing import Any, TypeVar
-
-import numpy as np
 
 from terrazzo.engine.fragments import Fragment, UnknownSchemaError, load_fragment, of_footer
+from terrazzo.engine.ledger import Ledger, read_ledger, visible_names
+from terrazzo.engine.listing import Listed, list_array, newest_of, not_an_array
 from terrazzo.engine.runner import parallel
+from terrazzo.engine.schemas import current_schema, load_schemas, with_enumerations
+from terrazzo.engine.window import Window
 from terrazzo.errors import (
     ArrayNotFoundError,
     ConflictError,
-    CorruptionError,
     FormatError,
     MissingObjectError,
     TerrazzoError,
 )
-from terrazzo.format import keys, versions
+from terrazzo.format import keys
 from terrazzo.format.commits import Commit, DeleteCommit, UpdateCommit
-from terrazzo.format.enumeration import Enumeration
 from terrazzo.format.filters.aes import Aes256Gcm
 from terrazzo.format.generic_tile import unpack_generic_tile
 from terrazzo.format.keys import CommitKind, TimestampedName
 from terrazzo.format.ledgers import (
     ConsolidatedFooters,
-    DeleteRecord,
-    Merge,
-    UpdateRecord,
-    WriteRecord,
-    salvage_con,
-    unpack_ign,
     unpack_vac,
 )
 from terrazzo.format.schema import Schema
-from terrazzo.storage.base import Entry, Store
-from terrazzo.storage.local import LocalStore
+from terrazzo.storage.base import Store
 
-_B = TypeVar("_B")
 _ATTEMPTS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The instants that a reader looks at, both ends included."""
-
-    since_ms: int
-    at_ms: int
-
-    def contains(self, name: TimestampedName) -> bool:
-        return self.since_ms <= name.start_ms and name.end_ms <= self.at_ms
-
-    def overlaps(self, name: TimestampedName) -> bool:
-        return name.start_ms <= self.at_ms and self.since_ms <= name.end_ms
-
-    def shows(self, name: TimestampedName, *, dense: bool) -> bool:
-        """Whether a fragment of that name takes part; cells that carry times are then judged one by one."""
-        timed = not dense and name.version is not None and name.version >= versions.DELETE_METADATA
-        return self.overlaps(name) if timed else self.contains(name)
-
-    @property
-    def as_written(self) -> bool:
-        """Whether cells show as they were written, whatever deletes and updates did to them since."""
-        return False
-
-    def holds(self, times: Any) -> Any:
-        """Which cells were written within the window, by their times."""
-        return (times >= np.uint64(self.since_ms)) & (times <= np.uint64(self.at_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,48 +54,6 @@ class StoredCondition:
     @property
     def order(self) -> tuple[int, str]:
         return self.time_ms, self.marker
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """The names in an array's folders, each listed once."""
-
-    root: tuple[str, ...] = ()
-    root_folders: tuple[str, ...] = ()
-    schemas: tuple[str, ...] = ()
-    commits: tuple[str, ...] = ()
-    footers: tuple[str, ...] = ()
-    metadata: tuple[str, ...] = ()
-
-    @property
-    def is_array(self) -> bool:
-        return bool(self.schemas) or keys.SCHEMA_FILE in self.root
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """What the commit files say, all times included."""
-
-    writes: Mapping[str, TimestampedName]  # by fragment key
-    in_con: frozenset[str]  # keys of commits that stand in a .con
-    payloads: Mapping[str, bytes]  # conditions that stand in a .con, by marker
-    conditions: tuple[Commit, ...]  # every .del and .upd, loose or not, each once
-    superseded: tuple[tuple[TimestampedName, tuple[str, ...]], ...]  # each .vac, and the fragments it names
-    merges: tuple[
-        tuple[str, Merge], ...
-    ] = ()  # by key: consolidations that were not finished, or are at work
-    problems: tuple[FormatError, ...] = ()
-    holders: Mapping[str, str] = field(default_factory=dict)  # the .con that a payload stands in, by marker
-
-    @cached_property
-    def known(self) -> frozenset[str]:
-        """Fragments that are committed, or were until a consolidation replaced them."""
-        found = set(self.writes)
-        waiting = list(self.superseded)
-        while told := [(name, lines) for name, lines in waiting if keys.fragment_key(name) in found]:
-            found.update(key for _, lines in told for key in lines)
-            waiting = [item for item in waiting if item not in told]
-        return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +165,7 @@ def _snapshot(
         fragments=fragments,
         conditions=conditions,
         metadata_names=metadata_names,
-        newest_ms=_newest(listed),
+        newest_ms=newest_of(listed),
         problems=(*_in_window(ledger.problems, window, dense=schema.dense), *gone, *problems),
         metadata_problems=metadata_problems,
     )
@@ -268,200 +187,6 @@ def _check_fields(conditions: tuple[StoredCondition, ...], schemas: Mapping[str,
     for condition in conditions:
         if not condition.body.condition.fields <= names:
             raise UnknownSchemaError(f"{condition.marker} tests an attribute of no schema")
-
-
-def list_array(store: Store) -> Listed:
-    folders = ("", keys.SCHEMA_FOLDER, keys.COMMIT_FOLDER, keys.FOOTER_FOLDER, keys.METADATA_FOLDER)
-    listings = parallel(store.list_level, folders)
-
-    def names(entries: list[Entry]) -> tuple[str, ...]:
-        return tuple(entry.key.rpartition("/")[2] for entry in entries)
-
-    return Listed(
-        root=names(listings[0].files),
-        root_folders=tuple(folder.rpartition("/")[2] for folder in listings[0].folders),
-        schemas=names(listings[1].files),
-        commits=names(listings[2].files),
-        footers=names(listings[3].files),
-        metadata=names(listings[4].files),
-    )
-
-
-def not_an_array(store: Store, listed: Listed) -> str:
-    if keys.GROUP_FILE in listed.root or keys.GROUP_FOLDER in listed.root_folders:
-        return f"{store.uri} is a group, not an array; open it with Group"
-    if listed.root or listed.root_folders:
-        return f"there is no array at {store.uri}: the folder has no {keys.SCHEMA_FOLDER}; check the path"
-    if isinstance(store, LocalStore) and store.is_file:
-        return f"{store.uri} is a file, and an array is a folder; check the path"
-    return f"there is no array at {store.uri}; check the path"
-
-
-def load_schemas(
-    store: Store, listed: Listed, cipher: Aes256Gcm | None, known: Mapping[str, Schema] = MappingProxyType({})
-) -> dict[str, Schema]:
-    """Every schema file, oldest first; fragments name the one they were written with."""
-    names = sorted(
-        (n for n in map(TimestampedName.parse, listed.schemas) if n is not None), key=lambda n: n.order
-    )
-    wanted = ([keys.SCHEMA_FILE] if keys.SCHEMA_FILE in listed.root else []) + [str(name) for name in names]
-
-    def load(name: str) -> Schema:
-        if name in known:
-            return known[name]
-        key = keys.schema_key(name)
-        try:
-            return Schema.unpack(unpack_generic_tile(store.get(key), cipher))
-        except FormatError as problem:
-            raise problem.at_key(f"{store.uri}/{key}") from None
-
-    return dict(zip(wanted, parallel(load, wanted), strict=True))
-
-
-def current_schema(schemas: Mapping[str, Schema], at_ms: int) -> str:
-    """The newest schema up to the instant; before the first one, the first."""
-    chosen = next(iter(schemas))
-    for name in schemas:
-        parsed = TimestampedName.parse(name)
-        if parsed is None or parsed.end_ms <= at_ms:
-            chosen = name
-    return chosen
-
-
-def with_enumerations(store: Store, schema: Schema, cipher: Aes256Gcm | None) -> Schema:
-    """The schema with the labels that it refers to by file name."""
-
-    def load(item: tuple[str, str]) -> tuple[str, Enumeration]:
-        key = keys.enumeration_key(item[1])
-        try:
-            enumeration, _ = Enumeration.unpack(unpack_generic_tile(store.get(key), cipher))
-            if enumeration.name != item[0]:
-                raise CorruptionError(f"holds enumeration {enumeration.name!r}, not {item[0]!r}")
-            return item[0], enumeration
-        except FormatError as problem:
-            raise problem.at_key(f"{store.uri}/{key}") from None
-
-    if schema.enum_files.keys() <= schema.enums.keys():
-        return schema
-    return replace(schema, enums=dict(parallel(load, schema.enum_files.items())))
-
-
-def read_ledger(store: Store, listed: Listed) -> Ledger:
-    loose = [commit for name in listed.commits if (commit := Commit.parse(f"{keys.COMMIT_FOLDER}/{name}"))]
-    loose += [commit for name in listed.root if (commit := Commit.parse(name))]
-    by_kind: dict[CommitKind, list[Commit]] = {kind: [] for kind in CommitKind}
-    for commit in loose:
-        by_kind[commit.kind].append(commit)
-    problems: list[FormatError] = []
-    ignored = {
-        commit.key
-        for _, commits in _contents(store, by_kind[CommitKind.IGNORE], unpack_ign, problems)
-        for commit in commits
-    }
-    writes: dict[str, TimestampedName] = {}
-    in_con: set[str] = set()
-    payloads: dict[str, bytes] = {}
-    holders: dict[str, str] = {}
-    conditions: dict[str, Commit] = {}
-    for con, (records, problem) in _contents(store, by_kind[CommitKind.CONSOLIDATED], salvage_con, problems):
-        if problem is not None:
-            problems.append(problem.at_key(f"{store.uri}/{con.key}"))
-        for record in records:
-            commit = Commit(record.name, record.kind)
-            in_con.add(commit.key)
-            if isinstance(record, WriteRecord):
-                if commit.key not in ignored:
-                    writes[commit.fragment_key] = record.name
-            elif isinstance(record, (DeleteRecord, UpdateRecord)):
-                payloads.setdefault(commit.key, record.payload)
-                holders.setdefault(commit.key, con.key)
-                conditions.setdefault(commit.key, commit)
-    for commit in (*by_kind[CommitKind.WRITE], *by_kind[CommitKind.OK]):
-        writes[commit.fragment_key] = commit.name
-    for name in listed.root_folders:  # before format 5 a fragment is committed once its metadata is there
-        parsed = TimestampedName.parse(name)
-        if parsed is not None and parsed.version is None:
-            writes.setdefault(keys.fragment_key(parsed), parsed)
-    for commit in (*by_kind[CommitKind.DELETE], *by_kind[CommitKind.UPDATE]):
-        conditions.setdefault(commit.key, commit)
-    superseded = tuple(
-        (commit.name, lines)
-        for commit, lines in _contents(store, by_kind[CommitKind.VACUUM], unpack_vac, problems)
-    )
-    return Ledger(
-        writes,
-        frozenset(in_con),
-        payloads,
-        tuple(conditions.values()),
-        superseded,
-        _merges(store, listed, problems),
-        tuple(problems),
-        holders,
-    )
-
-
-def _merges(store: Store, listed: Listed, problems: list[FormatError]) -> tuple[tuple[str, Merge], ...]:
-    found: list[tuple[str, Merge]] = []
-    for name in listed.commits:
-        if name.endswith(f".{keys.MERGE_SUFFIX}"):
-            key = f"{keys.COMMIT_FOLDER}/{name}"
-            try:
-                found.append((key, Merge.unpack(store.get(key))))
-            except MissingObjectError:
-                pass  # finished since the listing: then the next one shows its .vac, or shows neither
-            except FormatError as problem:
-                problems.append(problem.at_key(f"{store.uri}/{key}"))
-    return tuple(found)
-
-
-def _contents(
-    store: Store, commits: list[Commit], unpack: Callable[[bytes], _B], problems: list[FormatError]
-) -> list[tuple[Commit, _B]]:
-    """What each file says; one that cannot be read is a problem to be told, not the end of the array."""
-
-    def load(commit: Commit) -> Any:
-        try:
-            return unpack(store.get(commit.key))
-        except FormatError as problem:
-            return problem.at_key(f"{store.uri}/{commit.key}")
-
-    read = []
-    for commit, content in zip(commits, parallel(load, commits), strict=True):
-        if isinstance(content, FormatError):
-            problems.append(content)
-        else:
-            read.append((commit, content))
-    return read
-
-
-def honoured(ledger: Ledger) -> list[tuple[TimestampedName, tuple[str, ...]]]:
-    """Each `.vac` that counts, and the fragments it names.
-
-    Ours: one whose own fragment was never committed hides nothing; libtiledb would lose the cells. One whose
-    fragment was superseded in its turn, and removed since, still counts.
-    """
-    known, waiting, found = set(ledger.writes), list(ledger.superseded), []
-    while ready := [each for each in waiting if keys.fragment_key(each[0]) in known]:
-        found += ready
-        waiting = [each for each in waiting if keys.fragment_key(each[0]) not in known]
-        known.update(line for _, lines in ready for line in lines)
-    return found
-
-
-def visible_names(ledger: Ledger, window: Window, *, dense: bool) -> list[TimestampedName]:
-    """Committed fragments that take part, in the order in which later ones win."""
-    hidden: set[str] = set()
-    for name, lines in honoured(ledger):
-        if window.shows(name, dense=dense):
-            hidden.update(lines)
-    for _, merge in ledger.merges:
-        created = [ledger.writes[key] for key in merge.created if key in ledger.writes]
-        if len(created) == len(merge.created) and all(window.shows(name, dense=dense) for name in created):
-            hidden.update(merge.replaced)
-    shown = [
-        name for key, name in ledger.writes.items() if key not in hidden and window.shows(name, dense=dense)
-    ]
-    return sorted(shown, key=lambda name: name.order)
 
 
 def _fragments(
@@ -564,20 +289,3 @@ def _metadata_names(
                 problems.append(problem.at_key(f"{store.uri}/{key}"))
     shown = [p for n, p in names.items() if p is not None and n not in hidden and window.contains(p)]
     return tuple(sorted(shown, key=lambda name: name.order)), tuple(problems)
-
-
-def _newest(listed: Listed) -> int:
-    stems = (
-        name.partition(".")[0]
-        for group in (listed.schemas, listed.commits, listed.metadata, listed.root_folders)
-        for name in group
-    )
-    newest = 0
-    for stem in stems:
-        try:
-            parsed = TimestampedName.parse(stem)
-        except CorruptionError:
-            continue
-        if parsed is not None:
-            newest = max(newest, parsed.end_ms)
-    return newest

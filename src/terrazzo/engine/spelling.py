@@ -113,25 +113,24 @@ def parse_extent(text: str, what: str) -> Any:
 
 def parse_filters(text: str, what: str = "filters") -> list[Any]:
     """`byteshuffle,zstd:3`: filters by name, in the order in which they are applied; `none` for no filter."""
+    pieces = [piece.strip() for piece in text.split(",")]
+    return [_filter(piece, what) for piece in pieces if piece and piece.lower() != "none"]
+
+
+def _filter(text: str, what: str) -> Any:
     from terrazzo import filters  # noqa: PLC0415
 
     known = {name.lower(): getattr(filters, name) for name in filters.__all__}
-    pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
-    if [piece.lower() for piece in pieces] == ["none"]:
-        return []
-    found = []
-    for piece in pieces:
-        name, _, option = piece.partition(":")
-        maker = known.get(name.strip().lower().replace("_", "").replace("-", ""))
-        if maker is None:
-            raise InvalidRequestError(
-                f"{what}: there is no filter {name!r}; there are {', '.join(sorted(known))}"
-            )
-        try:
-            found.append(maker(int(option)) if option else maker())
-        except (TypeError, ValueError) as problem:
-            raise InvalidRequestError(f"{what}: {piece!r}: {problem}") from None
-    return found
+    name, *options = text.split(":")
+    make = known.get(re.sub(r"[-_ ]", "", name.lower()))
+    if make is None:
+        raise InvalidRequestError(
+            f"{what}: there is no filter {name!r}; there are {', '.join(sorted(known))}"
+        )
+    try:
+        return make(*(float(option) if "." in option else int(option) for option in options))
+    except (TypeError, ValueError):
+        raise InvalidRequestError(f"{what}: {text!r}: write NAME or NAME:LEVEL, such as zstd:3") from None
 
 
 def parse_flag(text: str, what: str) -> bool:

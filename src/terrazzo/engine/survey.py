@@ -8,18 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from terrazzo.engine.fragments import Fragment, load_fragment
+from terrazzo.engine.ledger import Ledger, read_ledger
+from terrazzo.engine.listing import Listed, list_array, not_an_array
 from terrazzo.engine.runner import parallel
-from terrazzo.engine.snapshot import (
-    Ledger,
-    Listed,
-    StoredCondition,
-    list_array,
-    load_condition,
-    load_schemas,
-    not_an_array,
-    read_ledger,
-    with_enumerations,
-)
+from terrazzo.engine.schemas import load_schemas, with_enumerations
+from terrazzo.engine.snapshot import StoredCondition, load_condition
 from terrazzo.errors import (
     ArrayNotFoundError,
     CorruptionError,

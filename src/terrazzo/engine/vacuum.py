@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from terrazzo.engine.clock import as_text, now_ms
 from terrazzo.engine.commit import put_ignored
 from terrazzo.engine.consolidate import finish_merges
+from terrazzo.engine.ledger import Ledger, honoured, read_ledger
+from terrazzo.engine.listing import Listed, list_array
 from terrazzo.engine.runner import steps
-from terrazzo.engine.snapshot import Ledger, Listed, honoured, list_array, read_ledger
 from terrazzo.engine.view import View
 from terrazzo.errors import FormatError, InvalidRequestError
 from terrazzo.format import keys

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from terrazzo.engine.bulk import FRAGMENT_SIZE, BulkWrite, Written, plan_bulk_write
 from terrazzo.engine.keys import as_cipher
+from terrazzo.engine.listing import list_array
 from terrazzo.engine.plan import parse_size
-from terrazzo.engine.snapshot import list_array
 from terrazzo.errors import ArrayExistsError, InvalidRequestError, TerrazzoError
 from terrazzo.format.ledgers import Record
 from terrazzo.format.orders import Layout

@@ -2,10 +2,11 @@
 
 import threading
 import time
+from functools import partial
 
 import pytest
 
-from terrazzo.engine.runner import parallel
+from terrazzo.engine.runner import cpu_count, parallel, run_all
 
 
 def test_quick_items_are_the_work_of_one_thread():
@@ -55,3 +56,29 @@ def test_after_an_error_nothing_more_is_begun(pause):
 def test_one_item_and_none():
     assert parallel(str, [7]) == ["7"]
     assert parallel(str, []) == []
+
+
+def test_jobs_that_wait_for_a_store_are_begun_together():
+    everyone = threading.Barrier(12)
+    run_all([lambda: everyone.wait(timeout=30)] * 12)
+
+
+def test_jobs_that_do_not_wait_use_no_more_threads_than_cores():
+    workers = set()
+    run_all([lambda: workers.add(threading.get_ident())] * 2000)
+    assert len(workers) <= cpu_count()
+
+
+def test_the_first_error_of_a_job_is_raised_once_all_have_stopped():
+    running = []
+
+    def job(place):
+        running.append(place)
+        time.sleep(0.002)
+        running.remove(place)
+        if place == 30:
+            raise LookupError("thirty")
+
+    with pytest.raises(LookupError, match="thirty"):
+        run_all([partial(job, place) for place in range(10_000)])
+    assert running == []
