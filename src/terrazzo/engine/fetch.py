@@ -23,6 +23,7 @@ from terrazzo.format.fragment import Section
 from terrazzo.format.schema import Schema
 from terrazzo.format.tile import TileCodec
 from terrazzo.storage.base import Store
+from terrazzo.storage.local import LocalStore
 
 Tiles = NDArray[np.int64]
 Job = Callable[[], None]
@@ -369,6 +370,11 @@ class _Run(NamedTuple):
     def end(self) -> int:
         return self.position + sum(self.sizes)
 
+    def follows(self, other: "_Run") -> bool:
+        """Whether it is decoded as quickly with the other one: it is at hand, and goes where that one ends."""
+        alike = self.file.codec is other.file.codec and self.position == other.end
+        return alike and isinstance(self.store, LocalStore)
+
     def part(self, start: int, stop: int) -> "_Run":
         position = self.position + sum(self.sizes[:start])
         return self._replace(spans=self.spans[start:stop], sizes=self.sizes[start:stop], position=position)
@@ -383,14 +389,14 @@ class _Run(NamedTuple):
 
 
 def _jobs(runs: Iterable[_Run], out: Callable[[], NDArray[np.uint8]]) -> list[Job]:
-    """Jobs of about a megabyte that decode runs into `out`: small ones together, large ones in parts."""
+    """Jobs of about a megabyte that decode runs into `out`: small ones together, large ones in parts. But a store that
+    has to be waited for is better asked for many files at a time."""
     jobs: list[Job] = []
     group, filled = list[_Run](), 0
     for run in runs:
         edges = _job_edges(run.sizes)
         for part in [run] if len(edges) == 2 else [run.part(*edge) for edge in pairwise(edges)]:
-            together = group and part.position == group[-1].end and part.file.codec is group[-1].file.codec
-            if group and (filled >= _JOB_SIZE or not together):
+            if group and (filled >= _JOB_SIZE or not part.follows(group[-1])):
                 jobs.append(partial(_decode_runs, group, out))
                 group, filled = [], 0
             group.append(part)

@@ -1,11 +1,15 @@
 """Many small fragments: their files are decoded together, and every cell is still its own."""
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import terrazzo as tz
+from terrazzo.engine.array import Array
+from terrazzo.storage import open_store
+from terrazzo.testing.stores import CountingStore, LaggingStore
 
 PIECES, CELLS = 30, 200
 
@@ -98,6 +102,21 @@ def test_without_versions_to_resolve_the_cells_are_one_batch(folder):
     assert found.num_rows == PIECES * 50
     assert found["v"].num_chunks == 1
     assert sorted(found["v"].to_pylist()) == sorted(i * p for p in range(PIECES) for i in range(50))
+
+
+def test_a_store_that_is_far_away_is_asked_for_many_files_at_a_time(folder):
+    array = tz.create(folder, tz.Schema([tz.Dim("x", "int64", (0, 10**6), 100)], [tz.Attr("v", "int64")]))
+    for piece in range(PIECES):
+        array.write({"x": np.arange(50) * 100 + piece, "v": np.arange(50)})
+    far = CountingStore(LaggingStore(open_store(folder), latency_s=0.05))
+    opened = Array(far, None)
+    before, start = far.n_requests, time.perf_counter()
+
+    assert opened.read().num_rows == PIECES * 50
+
+    one_by_one = (far.n_requests - before) * 0.05
+    assert far.n_requests - before >= 2 * PIECES
+    assert time.perf_counter() - start < one_by_one / 3
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed"])
