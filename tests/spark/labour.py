@@ -13,6 +13,7 @@ from pathlib import Path
 warnings.simplefilter("ignore")
 
 import numpy as np  # noqa: E402
+from pyspark.sql.functions import expr  # noqa: E402
 
 import terrazzo as tz  # noqa: E402
 from terrazzo.spark import SparkArray, session, write  # noqa: E402
@@ -65,7 +66,7 @@ def everyday(spark, folder):
 
 
 def pipeline(spark, folder):
-    """A merge, and a stream from one array to another."""
+    """A merge, an update by expression, and a stream from one array to another."""
     uri, copy = str(folder / "pipeline"), str(folder / "copy")
     df = spark.range(300).selectExpr("id AS x", "id AS v")
     write(df, uri, dims=["x"])
@@ -80,6 +81,8 @@ def pipeline(spark, folder):
     )
     same((done.inserted, done.updated, done.deleted), (100, 90, 10), "the merge")
     same(array.count(), 390, "cells after the merge")
+    array.update({"v": expr("v * 10")}, "x < 5")
+    same(rows(array.to_df(where="x < 5")), [(k, 10 * k) for k in range(5)], "the update")
     stream = spark.readStream.format("tiledb").option("maxCommitsPerTrigger", 1).load(uri)
     query = (
         stream.writeStream.format("tiledb")

@@ -34,10 +34,10 @@ def labour(master, folder, *steps):
     return code, told.read_text(), problem.read_text()[-4000:]
 
 
-def test_spark_connect_reads_and_writes(tmp_path):
-    code, told, problem = labour("connect", tmp_path, "everyday")
+def test_spark_connect_reads_writes_merges_and_streams(tmp_path):
+    code, told, problem = labour("connect", tmp_path, "everyday", "pipeline")
 
-    assert (code, told) == (0, "everyday done\n"), problem
+    assert (code, told) == (0, "everyday done\npipeline done\n"), problem
 
 
 @pytest.fixture(scope="module")

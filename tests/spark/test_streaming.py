@@ -1,6 +1,7 @@
 """Streams out of arrays and into arrays: cells lost 0, cells doubled 0."""
 
 import json
+import time
 from collections import Counter
 
 import numpy as np
@@ -278,6 +279,44 @@ def test_an_array_streams_into_another_across_restarts_and_maintenance(spark, tm
     array.write(cells(700), at=1001)
     run(spark, array, target, checkpoint, lateness=LONG)
     assert rows(copy.refresh().read()) == rows(array.read())
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["stopped", "stopped before Spark noted the batch"])
+def test_a_stream_that_is_stopped_at_every_batch_loses_and_doubles_nothing(spark, tmp_path, forgotten):
+    array, target, checkpoint = made(tmp_path / "a"), tmp_path / "b", tmp_path / "checkpoint"
+    firsts = [100 * i for i in range(4)]
+    for i, first in enumerate(firsts):
+        array.write(cells(first), at=1000 + 10 * i)
+    done, counts, redone = 0, set[int](), set[int]()
+    for _ in range(40):
+        df = spark.readStream.format("tiledb").options(lateness=LONG, maxCommitsPerTrigger=1).load(array.uri)
+        query = (
+            df.writeStream.format("tiledb")
+            .option("checkpointLocation", str(checkpoint))
+            .options(**{"dims": "x", "domain.x": "0:9999", "tile.x": "100", "allows_duplicates": "true"})
+            .start(str(target))
+        )
+        patience = time.monotonic() + 60
+        while query.isActive and time.monotonic() < patience and len(noted(checkpoint)) <= done:
+            time.sleep(0.02)
+        query.stop()
+        done = len(noted(checkpoint))
+        counts.add(tz.open(str(target)).count())
+        if forgotten and done not in redone:
+            redone.add(done)
+            noted(checkpoint)[-1].unlink()
+            done -= 1
+        if done == len(firsts):
+            break
+
+    assert rows(tz.open(str(target)).read()) == expected(*firsts)
+    assert all(count % 10 == 0 for count in counts)
+    assert len(redone) == (len(firsts) if forgotten else 0)
+
+
+def noted(checkpoint):
+    """What Spark wrote down of the batches that were committed."""
+    return sorted(checkpoint.glob("commits/[0-9]*"), key=lambda path: int(path.name))
 
 
 def test_a_failing_task_commits_nothing_and_is_told(spark, tmp_path):
