@@ -80,8 +80,14 @@ def tile_statistics(
         nulls = nulls if counted is None else nulls & counted
         found = replace(found, null_counts=np.add.reduceat(nulls, starts, dtype=np.int64))
     if kind.has_extremes:
-        pair = (_text_extremes if kind.is_text else _number_extremes)(column, starts, mask, some, kind)
-        found = replace(found, mins=pair[0], maxes=pair[1])
+        if kind.is_text:
+            mins, maxes = _text_extremes(column, starts, mask, kind)
+        else:
+            mins, maxes = _number_extremes(column.values, starts, mask)
+            # Quirk: a tile of nulls alone has zeros, unless it is a dense one that was written in part.
+            zeros = ~some if counted is None else ~some & np.logical_and.reduceat(counted, starts)
+            mins[zeros], maxes[zeros] = 0, 0
+        found = replace(found, mins=mins, maxes=maxes)
     if kind.total is not None:
         with np.errstate(invalid="ignore", over="ignore"):  # infinities add up to what they add up to
             found = replace(found, sums=_sums(column.values, starts, mask, kind.total))
@@ -120,13 +126,12 @@ def with_statistics(slot: SlotMetadata, runs: Sequence[TileStatistics], kind: Ki
 
 
 def _number_extremes(
-    column: Column, starts: Starts, mask: Mask | None, some: Mask, _kind: Kind
+    values: NDArray[Any], starts: Starts, mask: Mask | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    values = column.values
+    """Of a tile in which nothing counts, the largest number is the minimum and the lowest the maximum."""
     lowest, highest = _range(values.dtype)
     mins = _reduced("min", values if mask is None else np.where(mask, values, highest), starts)
     maxes = _reduced("max", values if mask is None else np.where(mask, values, lowest), starts)
-    mins[~some], maxes[~some] = 0, 0
     return mins, maxes
 
 
@@ -143,7 +148,7 @@ def _range(dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 
 def _text_extremes(
-    column: Column, starts: Starts, mask: Mask | None, _some: Mask, kind: Kind
+    column: Column, starts: Starts, mask: Mask | None, kind: Kind
 ) -> tuple[list[bytes], list[bytes]]:
     if column.is_var:
         cells = column.binary()

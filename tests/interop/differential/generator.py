@@ -56,6 +56,10 @@ EXCLUDED = {
     "not-a-time of DATETIME_DAY": "Arrow's date32 has no such value: it reads as null, and a write refuses null",
     "ranges of text beside space tiles": "libtiledb searches texts that are not in order, and finds others",
     "overlapping ranges of text": "libtiledb loses cells that only the wider range holds",
+    "ranges that touch the largest number": "of several, libtiledb shows cells of two twice; it adds 1 to see where one "
+    "ends",
+    "instants before an evolution, once more was written there": "libtiledb reads memory that it does not own, its own "
+    "fragments too: their schema is younger than the array's",
     "days beyond 32 bits": "Arrow has no type for them",
     "conditions on added attributes": "libtiledb matches no cell of a fragment that lacks the attribute, and refuses "
     "to answer for dense ones; terrazzo tests the fill value that it shows there. Deletes are as libtiledb has them",
@@ -586,6 +590,8 @@ class Generator:
             numbers.append(numbers[-1])
         pairs = [tuple(sorted(pair)) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
         pairs = [(a, a) if self.chance(0.3) else (a, b) for a, b in pairs]
+        if not dim.datatype.is_float and any(b == np.iinfo(dtype).max for _, b in pairs):
+            pairs = pairs[:1]  # "ranges that touch the largest number"
         return [tuple(np.array(end, dtype).tobytes() for end in pair) for pair in pairs]
 
     def condition(
@@ -718,6 +724,17 @@ def schema_at(case: Case, window: Window) -> Schema:
         if isinstance(op, Evolve) and (window.at is None or op.at <= window.at):
             schema = op.schema
     return schema
+
+
+def behind_evolution(case: Case, window: Window) -> bool:
+    """Whether cells show that were written with a schema younger than the one that shows."""
+    younger: list[int] = []
+    for op in case.operations:
+        if isinstance(op, Evolve) and window.at is not None and op.at > window.at:
+            younger.append(op.at)
+        if isinstance(op, Write) and younger and window.at is not None and op.at <= window.at:
+            return True
+    return False
 
 
 def places(box: Box, schema: Schema) -> list[tuple[bytes, ...]]:

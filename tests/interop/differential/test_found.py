@@ -97,6 +97,19 @@ def test_a_set_holds_both_zeros_and_a_stored_one_only_its_bytes(tmp_path):
     assert theirs(uri) == [np.array(1.0, "<f8").tobytes()]
 
 
+def test_nulls_of_a_tile_that_was_written_in_part_are_no_minimum_to_libtiledb(tmp_path):
+    uri = str(tmp_path / "a")
+    attrs = [tz.Attr("a", "uint32", nullable=True), tz.Attr("b", "float64", nullable=True)]
+    array = tz.create(uri, tz.Schema([tz.Dim("x", "int32", (0, 5), 2)], attrs, sparse=False))
+    array.write({"a": [None, 6, 7], "b": [None, -2.5, -3.5]}, region={"x": (1, 3)})
+    wanted = [("min", "a"), ("max", "b")]
+
+    found = Libtiledb().look(uri, array.schema, Window(), [], [(Query(("x", "a", "b")), wanted)])
+
+    assert found["aggregates"][0] == [np.array(6, "<u4").tobytes(), np.array(-2.5, "<f8").tobytes()]
+    assert array.check(deep=True).ok
+
+
 @pytest.mark.parametrize(
     "datatype", ["bool", "int8", "datetime64[D]", "datetime64[us]", "timedelta64[s]", "float32"]
 )
