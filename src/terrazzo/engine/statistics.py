@@ -81,13 +81,12 @@ def tile_statistics(
         found = replace(found, null_counts=np.add.reduceat(nulls, starts, dtype=np.int64))
     if kind.has_extremes:
         if kind.is_text:
-            mins, maxes = _text_extremes(column, starts, mask, kind)
+            pair: tuple[Any, Any] = _text_extremes(column, starts, mask, kind)
         else:
-            mins, maxes = _number_extremes(column.values, starts, mask)
             # Quirk: a tile of nulls alone has zeros, unless it is a dense one that was written in part.
             zeros = ~some if counted is None else ~some & np.logical_and.reduceat(counted, starts)
-            mins[zeros], maxes[zeros] = 0, 0
-        found = replace(found, mins=mins, maxes=maxes)
+            pair = _number_extremes(column.values, starts, mask, zeros)
+        found = replace(found, mins=pair[0], maxes=pair[1])
     if kind.total is not None:
         with np.errstate(invalid="ignore", over="ignore"):  # infinities add up to what they add up to
             found = replace(found, sums=_sums(column.values, starts, mask, kind.total))
@@ -126,12 +125,13 @@ def with_statistics(slot: SlotMetadata, runs: Sequence[TileStatistics], kind: Ki
 
 
 def _number_extremes(
-    values: NDArray[Any], starts: Starts, mask: Mask | None
+    values: NDArray[Any], starts: Starts, mask: Mask | None, zeros: Mask
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Of a tile in which nothing counts, the largest number is the minimum and the lowest the maximum."""
+    """Of a tile in which nothing counts, the largest number is the minimum and the lowest the maximum; or both are 0."""
     lowest, highest = _range(values.dtype)
     mins = _reduced("min", values if mask is None else np.where(mask, values, highest), starts)
     maxes = _reduced("max", values if mask is None else np.where(mask, values, lowest), starts)
+    mins[zeros], maxes[zeros] = 0, 0
     return mins, maxes
 
 
