@@ -1,6 +1,8 @@
 """Runs every `bench_*.py` beside this file and prints their tables.
 
-python benchmarks/run.py [--only NAME …] [--write docs/performance.md]
+python benchmarks/run.py [--only NAME …] [--write FILE]
+
+The page docs/performance-filters.md is what `--only codecs kernels storage --write` makes.
 """
 
 import argparse
@@ -14,12 +16,13 @@ from typing import Any
 
 HERE = Path(__file__).parent
 LIBRARIES = ("numpy", "pyarrow", "obstore", "cryptography")
-PREFACE = """# Performance
+PREFACE = """# Performance of filters and storage
 
-Made by `make bench`; the numbers hold for the machine below and its load at the time. MB/s count unfiltered
-bytes, the best of several runs. "Bare" is the codec alone plus one copy into the column when decoding, or just a
-memory copy where there is no codec; "time by bare" is our time divided by that. One thread is measured in
-processor time, two threads by the clock: on a machine with a load of its own, only the former mean much.
+Made by `python benchmarks/run.py --only codecs kernels storage`; the numbers hold for the machine below and its load
+at the time. MB/s count unfiltered bytes, the best of several runs. "Bare" is the codec alone plus one copy into the
+column when decoding, or just a memory copy where there is no codec; "time by bare" is our time divided by that. One
+thread is measured in processor time, two threads by the clock: on a machine with a load of its own, only the former
+mean much.
 """
 
 
