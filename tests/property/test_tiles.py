@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
@@ -248,3 +249,20 @@ def test_frames_that_do_not_state_their_size_are_decoded_one_by_one():
     codec.decode_run([usual, unusual, usual], [len(content)] * 3, out)
 
     assert out.tobytes() == content.tobytes() * 3
+
+
+def test_a_frame_that_runs_into_the_next_chunk_is_damage():
+    """Both chunks together are frames of the right sizes; each by itself is none."""
+    codec = TileCodec(Pipeline((Zstd(),), 65_536), Datatype.UINT8, 1)
+    start = b"\x28\xb5\x2f\xfd\x60" + (44).to_bytes(2, "little")  # 300 bytes
+    first = (
+        start + (300 << 3 | 1).to_bytes(3, "little") + bytes(200)
+    )  # a raw block of 300, of which 200 are here
+    second = start + bytes(100 - len(start)) + start + (300 << 3 | 1).to_bytes(3, "little") + bytes(300)
+
+    def tile(frame: bytes) -> bytes:
+        head = np.array([300, len(frame), 16, 0, 1, 300, len(frame)], "<u4").tobytes()
+        return (1).to_bytes(8, "little") + head + frame
+
+    with pytest.raises(FormatError):
+        codec.decode_run([tile(first), tile(second)], [300, 300], np.empty(600, np.uint8))

@@ -346,10 +346,9 @@ class FragmentReader:
         self, file: _File, spans: Spans, sizes: list[int], one: Callable[[int, Any], None]
     ) -> list[Job]:
         """Jobs that hand each tile to `one`, with its place in the selection."""
-        whole = _Run(self.store, file, spans, sizes, 0)
 
         def job(start: int, stop: int) -> None:
-            tiles = whole.part(start, stop).fetch()
+            tiles = _Run(self.store, file, spans[start:stop], sizes[start:stop], 0).fetch()
             with file.named():
                 for which, stored in enumerate(tiles, start):
                     one(which, stored)
@@ -375,9 +374,16 @@ class _Run(NamedTuple):
         alike = self.file.codec is other.file.codec and self.position == other.end
         return alike and isinstance(self.store, LocalStore)
 
-    def part(self, start: int, stop: int) -> "_Run":
-        position = self.position + sum(self.sizes[:start])
-        return self._replace(spans=self.spans[start:stop], sizes=self.sizes[start:stop], position=position)
+    def parts(self) -> "list[_Run]":
+        """Cut into runs of about a megabyte."""
+        edges = _job_edges(self.sizes)
+        if len(edges) == 2:
+            return [self]
+        ends = list(accumulate(self.sizes, initial=self.position))
+        return [
+            self._replace(spans=self.spans[a:b], sizes=self.sizes[a:b], position=ends[a])
+            for a, b in pairwise(edges)
+        ]
 
     def fetch(self) -> list[Any]:
         try:
@@ -394,8 +400,7 @@ def _jobs(runs: Iterable[_Run], out: Callable[[], NDArray[np.uint8]]) -> list[Jo
     jobs: list[Job] = []
     group, filled = list[_Run](), 0
     for run in runs:
-        edges = _job_edges(run.sizes)
-        for part in [run] if len(edges) == 2 else [run.part(*edge) for edge in pairwise(edges)]:
+        for part in run.parts():
             if group and (filled >= _JOB_SIZE or not part.follows(group[-1])):
                 jobs.append(partial(_decode_runs, group, out))
                 group, filled = [], 0

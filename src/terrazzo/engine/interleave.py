@@ -17,9 +17,6 @@ from terrazzo.engine.snapshot import StoredCondition
 from terrazzo.engine.together import Source, Times, Together
 from terrazzo.format.schema import Schema
 
-_SET = 1 << 18
-_STRETCH = 1 << 10  # rows of one fragment in a set, at least: fewer are not worth their calls
-
 
 def nothing_ends(
     cells: Together, conditions: Sequence[StoredCondition], schema: Schema, *, purge: bool
@@ -46,7 +43,7 @@ def interleaved(cells: Together, schema: Schema, *, purge: bool) -> Index:
     never shows, and is left out; with `purge` only the newest of each cell is there."""
     keys = sort_keys([cells.columns[dim.name] for dim in schema.dims], schema)
     ends = [source.stop for source in cells.sources]
-    sets = sets_of_runs(keys, ends, max(_SET, _STRETCH * len(ends)))
+    sets = sets_of_runs(keys, ends)
     if len(sets) == 1:
         sets = [[slice(start, stop) for start, stop in pairwise([0, *ends]) if stop > start]]
     sizes = [sum(place.stop - place.start for place in places) for places in sets]

@@ -27,6 +27,7 @@ _FEW_RUNS = 64
 _WORTH_CUTTING = 1 << 20
 _SAMPLE = 1 << 14
 _IN_CACHE = 1 << 18  # keys that are sorted without leaving it
+_STRETCH = 1 << 10  # rows of one run in a set, at least: fewer are not worth their calls
 
 
 class Component(NamedTuple):
@@ -95,7 +96,8 @@ def sets_of_runs(keys: Keys, ends: Sequence[int], largest: int | None = None) ->
     core and none of them large, or of about `largest` rows. Where there is nothing to cut, all rows are one set."""
     n = len(keys[0])
     runs = [(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True) if b > a]
-    n_sets = max(2 * cpu_count() if cpu_count() > 1 else 1, n // (_IN_CACHE if largest is None else largest))
+    largest = largest or max(_IN_CACHE, _STRETCH * len(runs))
+    n_sets = max(2 * cpu_count() if cpu_count() > 1 else 1, n // largest)
     if len(keys) > 1 or n < _WORTH_CUTTING or len(runs) < 2 or n_sets == 1:
         return [[slice(0, n)]]
     key = keys[0]

@@ -5,6 +5,7 @@ the engine knows which runner it was given.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -63,7 +64,7 @@ class LocalRunner:
 
 
 _MOST_WAITING = 16
-_QUICK_S, _SLOW_S = 0.001, 0.02  # after which a small item, or a job, seems to wait for something
+_QUICK_S, _SLOW_S = 0.001, 0.02  # between two looks at whether small items, or jobs, wait for something
 
 
 def cpu_count() -> int:
@@ -94,28 +95,34 @@ def run_all(jobs: Iterable[Callable[[], Any]]) -> None:
 def _take_turns(
     jobs: Sequence[Callable[[], Any]], pool: ThreadPoolExecutor, n_first: int, patience_s: float
 ) -> None:
-    """Some threads begin, and others come to their help when all of these stand still: threads that do not wait hinder
-    each other."""
-    places, done = iter(range(len(jobs))), []
+    """Some threads begin, and others come to their help when these turn out to wait: less than half a core is busy.
+    Threads that do not wait hinder each other, and each holds what it works at in memory."""
+    places, problems = iter(range(len(jobs))), dict[int, BaseException]()
 
     def take_turns() -> None:
-        try:
-            for place in places:
+        for place in places:
+            try:
                 jobs[place]()
-                done.append(place)
-        except BaseException:
-            list(places)  # nothing more is begun
-            raise
+            except BaseException as problem:
+                problems[place] = problem
+                list(places)  # nothing more is begun
 
-    most, before = min(max(_MOST_WAITING, n_first), len(jobs)), -1
-    turns = [pool.submit(take_turns) for _ in range(min(n_first, most))]
-    while len(turns) < most and wait(turns, patience_s).not_done:
-        if len(done) == before:
-            turns += [pool.submit(take_turns) for _ in range(most - len(turns))]
-        before = len(done)
-    wait(turns)
-    for turn in turns:
-        turn.result()
+    turns, most = list[Future[None]](), min(max(_MOST_WAITING, n_first), len(jobs))
+    try:
+        turns.extend(pool.submit(take_turns) for _ in range(min(n_first, most)))
+        then, busy = time.perf_counter(), time.process_time()
+        while len(turns) < most and wait(turns, patience_s).not_done:
+            now, used = time.perf_counter(), time.process_time()
+            if used - busy < (now - then) / 2:
+                turns.extend(pool.submit(take_turns) for _ in range(most - len(turns)))
+            then, busy = now, used
+        wait(turns)
+    except BaseException:  # an interrupt, for one
+        list(places)
+        wait(turns)
+        raise
+    if problems:
+        raise problems[min(problems)]
 
 
 class Ahead(Generic[Result]):

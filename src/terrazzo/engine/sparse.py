@@ -7,7 +7,7 @@ The newest version is chosen among all versions, deleted ones included: removing
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -64,7 +64,27 @@ def scan_columns(view: View, request: Request, task: ScanTask) -> list[dict[str,
     """The cells of a task, in sets of columns: those of one fragment, or of all."""
     found = read_cells(view, request, task)
     kept = _newest(found, view.schema) if task.distinct else [_passing(cells) for cells in found]
-    return _reunited([columns for columns in kept if len(next(iter(columns.values())))])
+    return _let_go(_reunited([columns for columns in kept if len(next(iter(columns.values())))]))
+
+
+def _let_go(parts: list[dict[str, Column]]) -> list[dict[str, Column]]:
+    """Where less than half is left of memory that fragments shared, what is left apart from it."""
+    bases: dict[int, tuple[Any, int]] = {}
+    for part in parts:
+        for column in part.values():
+            base: Any = column.values.base
+            if isinstance(base, np.ndarray):
+                bases[id(base)] = base, bases.get(id(base), (base, 0))[1] + column.values.nbytes
+    wasted = {place for place, (base, kept) in bases.items() if 2 * kept < base.nbytes}
+    if not wasted:
+        return parts
+    return [
+        {
+            name: replace(column, values=column.values.copy()) if id(column.values.base) in wasted else column
+            for name, column in part.items()
+        }
+        for part in parts
+    ]
 
 
 def _reunited(parts: list[dict[str, Column]]) -> list[dict[str, Column]]:
@@ -217,7 +237,9 @@ def _write_times(fragment: Fragment, columns: dict[str, Column], n: int) -> NDAr
     if TIMESTAMPS in columns:
         return columns[TIMESTAMPS].values
     one = np.array([fragment.name.start_ms], np.uint64)
-    return np.ndarray((n,), np.uint64, one, strides=(0,))  # np.broadcast_to, which takes its time
+    times: NDArray[np.uint64] = np.ndarray((n,), np.uint64, one, strides=(0,))  # quicker than np.broadcast_to
+    times.flags.writeable = False
+    return times
 
 
 def _in_window(view: View, fragment: Fragment, columns: dict[str, Column]) -> Mask | None:

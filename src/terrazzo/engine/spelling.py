@@ -129,7 +129,7 @@ def _filter(text: str, what: str) -> Any:
         )
     try:
         return make(*(float(option) if "." in option else int(option) for option in options))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, InvalidRequestError):
         raise InvalidRequestError(f"{what}: {text!r}: write NAME or NAME:LEVEL, such as zstd:3") from None
 
 

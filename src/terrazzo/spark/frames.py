@@ -55,7 +55,7 @@ def _rows_per_task(spark: Any, size: int, n_tasks: int) -> int:
         small = int(str(spark.conf.get("spark.sql.autoBroadcastJoinThreshold")).rstrip("bB"))
     except (TypeError, ValueError):
         small = 10 << 20
-    enough = max(2 * small, 16 << 20)
+    enough = min(max(2 * small, 16 << 20), 1 << 30)
     return max(min(size, enough) // _ROW // n_tasks, 1)
 
 

@@ -19,7 +19,9 @@ if hasattr(socket, "AF_UNIX"):
     # Quirk: over TCP every task stands still for 40 ms, since its input comes in two small writes and the second waits
     # until the first is acknowledged. A cluster's folders may have longer names than such a socket can.
     _LOCAL["spark.python.unix.domain.socket.enabled"] = "true"
-_MAY_NAME_A_MASTER = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME")
+_MAY_NAME_A_MASTER = (
+    "MASTER", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE",
+)  # fmt: skip
 
 
 def running() -> Any:

@@ -82,8 +82,8 @@ class LocalStore:
             return cut(ranges, spans, [_read(fd, span.start, span.size) for span in spans])
 
     def _get_range(self, key: str, start: int, length: int) -> bytes | None:
-        """One range with as few calls as can be; None where that is not enough, or where something is wrong."""
-        if not (start >= 0 and 0 <= length <= _LARGEST_READ):
+        """One range with as few calls as can be; None where that is not enough, or where the file is too short."""
+        if not (0 <= start < 1 << 62 and 0 <= length <= _LARGEST_READ):
             return None
         path = self._path(key)
         try:

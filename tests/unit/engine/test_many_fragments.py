@@ -8,6 +8,9 @@ import pytest
 
 import terrazzo as tz
 from terrazzo.engine.array import Array
+from terrazzo.engine.plan import plan_scan
+from terrazzo.engine.request import make_request
+from terrazzo.engine.sparse import scan_columns
 from terrazzo.storage import open_store
 from terrazzo.testing.stores import CountingStore, LaggingStore
 
@@ -102,6 +105,35 @@ def test_without_versions_to_resolve_the_cells_are_one_batch(folder):
     assert found.num_rows == PIECES * 50
     assert found["v"].num_chunks == 1
     assert sorted(found["v"].to_pylist()) == sorted(i * p for p in range(PIECES) for i in range(50))
+
+
+def test_a_small_result_does_not_keep_the_memory_of_all_cells(folder):
+    array = tz.create(folder, tz.Schema([tz.Dim("x", "int64", (0, 10**7), 100)], [tz.Attr("v", "float64")]))
+    for piece in range(9):
+        array.write({"x": np.arange(20_000) * 10 + piece, "v": np.zeros(20_000)})
+    array.write({"x": np.arange(5) * 10 + 9, "v": np.ones(5)})
+
+    found = array.read(where="v > 0.5")
+
+    assert found["x"].to_pylist() == [9, 19, 29, 39, 49]
+    assert (
+        sum(
+            buffer.size
+            for column in found.columns
+            for chunk in column.chunks
+            for buffer in chunk.buffers()
+            if buffer
+        )
+        < 500
+    )
+    columns = scan_columns(array.view, *planned(array, "v > 0.5"))
+    assert all(column.values.base is None for part in columns for column in part.values())
+
+
+def planned(array, where):
+    plan = plan_scan(array.view, make_request(array.schema, None, where, None, None), 1 << 30)
+    (task,) = plan.tasks
+    return plan.request, task
 
 
 def test_a_store_that_is_far_away_is_asked_for_many_files_at_a_time(folder):

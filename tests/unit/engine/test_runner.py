@@ -1,5 +1,7 @@
 """Items that wait are worked at together, others by one thread."""
 
+import os
+import signal
 import threading
 import time
 from functools import partial
@@ -9,6 +11,13 @@ import pytest
 from terrazzo.engine.runner import cpu_count, parallel, run_all
 
 
+@pytest.fixture
+def busy(monkeypatch):
+    """A core that is at work all the time, however little of the machine is left for it."""
+    monkeypatch.setattr("time.process_time", time.perf_counter)
+
+
+@pytest.mark.usefixtures("busy")
 def test_quick_items_are_the_work_of_one_thread():
     workers = set()
 
@@ -53,6 +62,35 @@ def test_after_an_error_nothing_more_is_begun(pause):
     assert len(begun) < 1000
 
 
+@pytest.mark.parametrize("run", [run_all, lambda jobs: parallel(lambda job: job(), jobs)])
+def test_an_interrupt_ends_the_work(run):
+    done, numbers = [], iter(range(400))
+
+    def job():
+        if next(numbers) == 100:
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+        done.append(1)
+
+    with pytest.raises(KeyboardInterrupt):
+        run([job] * 400)
+    before = len(done)
+    time.sleep(0.2)
+    assert len(done) == before < 400
+
+
+def test_of_several_errors_that_of_the_first_job_is_raised():
+    everyone = threading.Barrier(8)
+
+    def job(place):
+        everyone.wait(timeout=30)
+        time.sleep((8 - place) / 100)
+        raise LookupError(str(place))
+
+    with pytest.raises(LookupError, match="0"):
+        run_all([partial(job, place) for place in range(8)])
+
+
 def test_one_item_and_none():
     assert parallel(str, [7]) == ["7"]
     assert parallel(str, []) == []
@@ -63,6 +101,7 @@ def test_jobs_that_wait_for_a_store_are_begun_together():
     run_all([lambda: everyone.wait(timeout=30)] * 12)
 
 
+@pytest.mark.usefixtures("busy")
 def test_jobs_that_do_not_wait_use_no_more_threads_than_cores():
     workers = set()
     run_all([lambda: workers.add(threading.get_ident())] * 2000)

@@ -40,6 +40,7 @@ def test_regions_are_ranges_points_and_several_of_these():
         (lambda: parse_domain_text("5", "domain.x"), "low:high"),
         (lambda: parse_extent("7q", "tile.x"), "a span"),
         (lambda: parse_filters("zsdt"), "no filter 'zsdt'"),
+        (lambda: parse_filters("zstd:3.5"), "write NAME or NAME:LEVEL"),
         (lambda: parse_flag("maybe", "dense"), "true or false"),
     ],
 )

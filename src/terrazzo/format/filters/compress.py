@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from terrazzo.errors import CorruptionError
+from terrazzo.errors import CorruptionError, InvalidRequestError
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters.absorb import absorb, release
 from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, within
@@ -36,6 +36,10 @@ class LevelOption:
     compressor: ClassVar[int]  # Quirk: a second enumeration; beyond bzip2 it is not the filter's number
 
     level: int = -1
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.level, "__index__") or not -(1 << 31) <= self.level < 1 << 31:
+            raise InvalidRequestError(f"a level of {self.level!r}; a whole number is expected")
 
     def output_type(self, datatype: Datatype) -> Datatype:
         return datatype
@@ -136,19 +140,20 @@ class Zstd(Compressor):
             raise CorruptionError(f"zstd: {error}") from None
 
     @staticmethod
-    @lru_cache(maxsize=64)
-    def frame_start(size: int) -> bytes:
-        """How libzstd begins a frame of so many bytes if it was given all of them at once.
-
-        Such a frame states its size, which libzstd then holds it to. So frames that begin like this can be laid end to
-        end and decompressed in one call: each ends just where the next begins and makes what it should, or it is an
-        error.
-        """
-        if size < 256:
-            return b"\x28\xb5\x2f\xfd\x20" + size.to_bytes(1, "little")
-        if size < 65_536 + 256:
-            return b"\x28\xb5\x2f\xfd\x60" + (size - 256).to_bytes(2, "little")
-        return b"\x28\xb5\x2f\xfd\xa0" + size.to_bytes(4, "little")
+    def is_frame(stored: memoryview, size: int) -> bool:
+        """Whether this is one frame, and nothing else, that says to hold so many bytes, in the form in which libzstd writes
+        what it is given at once. Frames of which this holds can be laid end to end and decompressed in one call: each
+        ends where the next begins, and libzstd holds each to its size."""
+        begins = _frame_start(size)
+        if stored[: len(begins)] != begins:
+            return False
+        place, last = len(begins), len(stored) - 3
+        while place <= last:
+            header = stored[place] | stored[place + 1] << 8 | stored[place + 2] << 16
+            place += 3 + (1 if header & 6 == _REPEATED else header >> 3)
+            if header & 1:
+                return place == len(stored)
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,5 +195,16 @@ def _codec(name: str, level: int) -> Any:
     return pa.Codec(name, compression_level=level)
 
 
+@lru_cache(maxsize=64)
+def _frame_start(size: int) -> bytes:
+    """Magic number, descriptor, size."""
+    if size < 256:
+        return b"\x28\xb5\x2f\xfd\x20" + size.to_bytes(1, "little")
+    if size < 65_536 + 256:
+        return b"\x28\xb5\x2f\xfd\x60" + (size - 256).to_bytes(2, "little")
+    return b"\x28\xb5\x2f\xfd\xa0" + size.to_bytes(4, "little")
+
+
+_REPEATED = 2  # a block of one byte, many times
 _ZSTD = pa.Codec("zstd")
 _LZ4 = pa.Codec("lz4_raw")
