@@ -98,6 +98,7 @@ def apply(
                 alive &= ~hit
                 continue
             hit = candidates & _changed(condition.body, columns, schema, n)
+            touched |= found  # libtiledb took them for deleted, and did not judge them any further
             if hit.any():
                 columns = assign_update(columns, hit, condition.body, schema)
                 for assignment in condition.body.assignments:

@@ -186,7 +186,8 @@ def _update(
     missing: Sequence[frozenset[str]], schema: Schema,
 ) -> None:  # fmt: skip
     assert isinstance(condition.body, UpdateCommit)
-    candidates, _ = _candidates(rows, condition, sources)
+    candidates, mistaken = _candidates(rows, condition, sources)
+    rows.judged[mistaken] = -1  # libtiledb took them for deleted, and did not judge them any further
     delta = np.uint64(condition.time_ms)
     if candidates.any() and not schema.allows_duplicates:
         candidates &= _winners(rows, delta)

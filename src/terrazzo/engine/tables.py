@@ -136,7 +136,9 @@ def _of_sequence(values: Sequence[Any]) -> Any:
     try:
         return pa.array(values)
     except OverflowError:  # numbers beyond int64
-        return pa.array(values, pa.uint64())
+        some = next((value for value in values if value is not None), None)
+        lists = isinstance(some, Iterable)
+        return pa.array(values, pa.list_(pa.uint64()) if lists else pa.uint64())
 
 
 def _of_numpy(values: NDArray[Any], mask: NDArray[np.bool_] | None) -> Any:

@@ -26,6 +26,8 @@ _CANNOT_MAINTAIN = (
     "cannot consolidate",
 )
 
+_CANNOT_DELETE = ("consolidate first", "compares the first character only")
+
 
 def _theirs(worker: Worker, uri: str, op: Operation) -> None:
     worker.call(_CALLS[type(op)], uri, op)
@@ -70,7 +72,7 @@ def _ours(array: tz.Array, op: Operation) -> bool:
     try:
         ours.perform(array, op)
     except InvalidRequestError as problem:
-        if isinstance(op, Delete) and "consolidate first" in str(problem):
+        if isinstance(op, Delete) and any(reason in str(problem) for reason in _CANNOT_DELETE):
             return False
         raise
     return True

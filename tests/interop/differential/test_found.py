@@ -6,7 +6,7 @@ import pytest
 
 import terrazzo as tz
 from differential import terrazzo_actor
-from differential.history import Delete, Member, Query, Test, Window
+from differential.history import Delete, Maintain, Member, Query, Test, Window
 from differential.libtiledb import Libtiledb
 from terrazzo.format.condition import Op
 
@@ -108,6 +108,28 @@ def test_nulls_of_a_tile_that_was_written_in_part_are_no_minimum_to_libtiledb(tm
 
     assert found["aggregates"][0] == [np.array(6, "<u4").tobytes(), np.array(-2.5, "<f8").tobytes()]
     assert array.check(deep=True).ok
+
+
+@pytest.mark.parametrize("ours", [False, True], ids=["read", "consolidated again"])
+def test_a_cell_that_libtiledb_took_for_deleted_by_an_update_is_still_to_be_deleted(tmp_path, ours):
+    """The update does not match the null, but libtiledb, which takes it for a delete, does not keep it either; and then
+    it does not look at the delete that comes later."""
+    uri = str(tmp_path / "a")
+    attrs = [tz.Attr("a", "utf8", nullable=True), tz.Attr("b", "int32")]
+    array = tz.create(uri, tz.Schema([tz.Dim("x", "int32", (0, 9), 5)], attrs))
+    array.write({"x": [1, 2], "a": [None, "z"], "b": [5, 6]}, at=10)
+    array.write({"x": [3], "a": ["c"], "b": [8]}, at=15)
+    array.update({"b": 7}, "a >= 'y'", at=20)
+    array.delete("b <= 5", at=30)
+    Libtiledb().maintain(uri, Maintain("fragments", vacuum=True))
+    array = tz.open(uri)
+    if ours:
+        array.write({"x": [4], "a": ["d"], "b": [9]}, at=40)
+        array.consolidate()
+
+    assert [f for f in array.fragments if f.footer.slots.has_delete_metadata]
+    for at, shown in [(19, [5, 6, 8]), (25, [5, 7, 8]), (30, [7, 8])]:
+        assert numbers(tz.open(uri, at=at).read(order="row-major"), "b") == shown, at
 
 
 @pytest.mark.parametrize(

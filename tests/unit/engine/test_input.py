@@ -350,6 +350,15 @@ def test_lists_may_be_empty_sliced_and_null(uri: str) -> None:
         written(uri + "5", attr, [[0.5]])
 
 
+@pytest.mark.parametrize("count", [{"var": True}, {"values_per_cell": 2}])
+def test_lists_hold_numbers_beyond_63_bits(count: dict[str, Any], uri: str) -> None:
+    attr = tz.Attr("v", "uint64", nullable=True, **count)
+    assert written(uri, attr, [[2**64 - 1, 0], None, [1, 2**63]]) == [[2**64 - 1, 0], None, [1, 2**63]]
+    array = tz.open(uri)
+    array.update({"v": [3, 2**64 - 1]}, "x = 0")
+    assert array.read(where="x = 0")["v"].to_pylist() == [[3, 2**64 - 1]]
+
+
 def test_text_of_fixed_length_is_filled_up_and_never_cut(uri: str) -> None:
     attr = tz.Attr("c", "char", values_per_cell=3)
 
