@@ -71,8 +71,8 @@ def small_sets(patch: pytest.MonkeyPatch, size: int) -> None:
     """As millions of cells would be cut."""
     patch.setattr("terrazzo.engine.order._WORTH_CUTTING", 1)
     patch.setattr("terrazzo.engine.order._SAMPLE", 50)
-    patch.setattr("terrazzo.engine.interleave._SET", size)
-    patch.setattr("terrazzo.engine.interleave._STRETCH", 1)
+    patch.setattr("terrazzo.engine.order._IN_CACHE", size)
+    patch.setattr("terrazzo.engine.order._STRETCH", 1)
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
