@@ -29,7 +29,7 @@ from terrazzo.errors import TerrazzoError
 from terrazzo.format.attribute import Attr
 from terrazzo.format.datatypes import VAR, Datatype
 from terrazzo.format.domain import Dim
-from terrazzo.format.fragment import Section
+from terrazzo.format.fragment import Section, dense_tile_cells
 from terrazzo.format.fragment_file import SlotMetadata, pack_metadata_file
 from terrazzo.format.schema import Schema
 from terrazzo.format.sections import has_extremes, sum_dtype, unpack_extremes, unpack_sums, unpack_u64s
@@ -169,11 +169,31 @@ def knows_extremes(attr: Attr, *, dense: bool) -> bool:
     return not (dense and attr.nullable and attr.is_var)
 
 
-def checked_extremes(attr: Attr, found: list[bytes], expected: list[bytes | None], *, all_null: bool) -> None:
-    """`all_null`: what is stored for a tile without a value is known, too."""
-    empty = b"" if attr.is_var else bytes(attr.cell_size)
-    if all_null:
-        expected = [empty if each is None else each for each in expected]
+def empty_extremes(
+    attr: Attr, tiles: list[list[bytes | None]], schema: Schema, section: Section
+) -> list[bytes]:
+    """What stands for each tile if it has no value: zeros; of numbers in a dense tile that was written in part, the end
+    of their range that no value is beyond."""
+    zeros = b"" if attr.is_var else bytes(attr.cell_size)
+    character = attr.datatype is Datatype.CHAR and attr.cell_val_num == 1  # a number like others
+    if not schema.dense or (attr.datatype in _TEXT and not character):
+        return [zeros] * len(tiles)
+    dtype = attr.datatype.dtype
+    info = (
+        np.finfo(dtype)
+        if dtype.kind == "f"
+        else np.iinfo({"i": dtype, "u": dtype, "S": "i1"}.get(dtype.kind, "i8"))
+    )
+    bound = np.array(info.max if section is Section.MINS else info.min, info.dtype).tobytes()
+    return [zeros if len(cells) == dense_tile_cells(schema) else bound for cells in tiles]
+
+
+def checked_extremes(
+    attr: Attr, found: list[bytes], expected: list[bytes | None], empties: list[bytes] | None
+) -> None:
+    """`empties`: what is stored for tiles without a value, where that is known, too."""
+    if empties is not None:
+        expected = [empty if each is None else each for each, empty in zip(expected, empties, strict=True)]
     else:
         found = [None if want is None else got for got, want in zip(found, expected, strict=True)]
     assert found == expected, attr.name
@@ -195,8 +215,13 @@ def test_statistics_are_those_of_the_cells(both: Pair, side: str) -> None:
             empty_counts = attr.datatype in _TEXT and any(each.minimum is None for each in per_tile)
             for section, name in ((Section.MINS, "minimum"), (Section.MAXES, "maximum")):
                 found = extremes(stored.body(section, attr.name), attr)
-                # A dense tile of nulls has zeros, or the type's bounds where it was written in part.
-                checked_extremes(attr, found, [getattr(each, name) for each in per_tile], all_null=not dense)
+                empties = empty_extremes(attr, tiles[attr.name], both.schema, section)
+                checked_extremes(
+                    attr,
+                    found,
+                    [getattr(each, name) for each in per_tile],
+                    empties if mine or not dense else None,
+                )
                 assert (empty_counts and not mine) or getattr(fragment, name) == getattr(whole, name), (
                     attr.name
                 )
