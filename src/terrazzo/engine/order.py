@@ -6,16 +6,17 @@ on the cells at hand and not on the domain: mostly that is one, and sorting is o
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from terrazzo.engine.buffers import integers
 from terrazzo.engine.columns import Column, Index, concat
 from terrazzo.engine.grid import grid_key, unsigned
 from terrazzo.engine.hilbert import hilbert_values
 from terrazzo.engine.runner import cpu_count
+from terrazzo.engine.texts import text_numbers
 from terrazzo.format.domain import Dim
 from terrazzo.format.orders import Layout
 from terrazzo.format.schema import Schema
@@ -23,7 +24,7 @@ from terrazzo.format.schema import Schema
 Keys = list[NDArray[np.uint64]]
 
 
-_FEW_RUNS = 64
+_FEW_RUNS = 4  # sorting anew is faster than merging more
 _WORTH_CUTTING = 1 << 20
 _SAMPLE = 1 << 14
 _IN_CACHE = 1 << 18  # keys that are sorted without leaving it
@@ -50,12 +51,12 @@ def sort_keys_of_parts(parts: Sequence[Sequence[Column]], schema: Schema, order:
     coords = [concat([part[j] for part in parts]) for j in range(len(schema.dims))]
     ranked = [_ranked(column, dim) for column, dim in zip(coords, schema.dims, strict=True)]
     if hilbert:
-        return _packed([Component(hilbert_values(coords, schema), 1 << 63), *ranked])
+        return _packed([Component(hilbert_values(coords, schema), 1 << 63), *chain(*ranked)])
     if order != "global":
-        return _packed(_in_order(ranked, Layout.parse(order)))
+        return _packed([*chain(*_in_order(ranked, Layout.parse(order)))])
     tiles = [_tile(column, dim) for column, dim in zip(coords, schema.dims, strict=True)]
     present = [tile for tile in _in_order(tiles, schema.tile_order) if tile is not None and tile.bound > 1]
-    return _packed([*present, *_in_order(ranked, schema.cell_order)])
+    return _packed([*present, *chain(*_in_order(ranked, schema.cell_order))])
 
 
 def argsort(keys: Keys) -> Index | None:
@@ -66,29 +67,42 @@ def argsort(keys: Keys) -> Index | None:
 def sort_cells(keys: Keys) -> tuple[Index | None, NDArray[np.bool_]]:
     """The stable order of the cells, None where they are in order already; and in that order, which cells have the
     coordinates of the cell before them."""
-    if len(keys) > 1:
-        index = None if is_sorted(keys) else np.lexsort(keys[::-1])
-        return index, equals_previous(keys, index)
-    (key,) = keys
-    n_runs = int(np.count_nonzero(key[1:] < key[:-1])) + 1
-    if n_runs == 1:
+    n_runs = int(np.count_nonzero(keys[0][1:] < keys[0][:-1])) + 1
+    if n_runs == 1 and is_sorted(keys):
         return None, equals_previous(keys, None)
-    bits = (len(key) - 1).bit_length()
-    if n_runs > _FEW_RUNS and int(key.max()).bit_length() + bits <= 64:
-        return _sort_packed(key, np.uint64(bits))
-    # Timsort finds the sorted runs of fragments laid end to end and merges them.
-    index = np.argsort(key, kind="stable")
-    return index, equals_previous(keys, index)
+    if n_runs <= _FEW_RUNS and len(keys) == 1:
+        # Timsort finds the sorted runs of fragments laid end to end and merges them.
+        index = np.argsort(keys[0], kind="stable")
+        return index, equals_previous(keys, index)
+    return _sort_packed(keys)
 
 
-def _sort_packed(key: NDArray[np.uint64], bits: np.uint64) -> tuple[Index, NDArray[np.bool_]]:
-    """Numbers sort several times as fast as indices: the row goes into the bits that the key leaves free."""
-    packed = key << bits
-    packed |= np.arange(len(key), dtype=np.uint64)
+def _sort_packed(keys: Keys) -> tuple[Index, NDArray[np.bool_]]:
+    """Numbers sort several times as fast as indices: the row goes behind as many bits of the keys as leave room for it.
+    Cells that are alike in these are then sorted by the rest."""
+    bits = (len(keys[0]) - 1).bit_length()
+    packed, room, rest = np.zeros_like(keys[0]), 64 - bits, Keys()
+    for key in keys:
+        width = int(key.max()).bit_length()
+        lost = max(width - room, 0)
+        if width > lost:
+            packed <<= np.uint64(width - lost)
+            packed |= key >> np.uint64(lost)
+            room -= width - lost
+        if lost:
+            rest.append(key & np.uint64((1 << lost) - 1))
+    packed <<= np.uint64(bits)
+    packed |= np.arange(len(packed), dtype=np.uint64)
     packed.sort()
-    same = equals_previous([packed >> bits], None)
-    packed &= (np.uint64(1) << bits) - np.uint64(1)
-    return packed.view(np.int64), same
+    same = equals_previous([packed >> np.uint64(bits)], None)
+    packed &= np.uint64((1 << bits) - 1)
+    index = packed.view(np.int64)
+    if rest and same.any():
+        places = np.flatnonzero(same | np.append(same[1:], False))
+        rows, groups = index[places], np.cumsum(~same[places], dtype=np.uint64)
+        order, same[places] = _sort_packed([groups, *(key[rows] for key in rest)])
+        index[places] = rows[order]
+    return index, same
 
 
 def sets_of_runs(keys: Keys, ends: Sequence[int], largest: int | None = None) -> list[list[slice]]:
@@ -98,7 +112,7 @@ def sets_of_runs(keys: Keys, ends: Sequence[int], largest: int | None = None) ->
     runs = [(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True) if b > a]
     largest = largest or max(_IN_CACHE, _STRETCH * len(runs))
     n_sets = max(2 * cpu_count() if cpu_count() > 1 else 1, n // largest)
-    if len(keys) > 1 or n < _WORTH_CUTTING or len(runs) < 2 or n_sets == 1:
+    if n < _WORTH_CUTTING or len(runs) < 2 or n_sets == 1:
         return [[slice(0, n)]]
     key = keys[0]
     if any((key[a + 1 : b] < key[a : b - 1]).any() for a, b in runs):
@@ -149,16 +163,16 @@ def _tile(column: Column, dim: Dim) -> Component | None:
     return _from_zero(tiles)
 
 
-def _ranked(column: Column, dim: Dim) -> Component:
+def _ranked(column: Column, dim: Dim) -> list[Component]:
     if column.is_var:
-        return _string_ranks(column)
+        return [_from_zero(numbers) for numbers in text_numbers(column)]
     values = column.values
     if dim.datatype.is_float:
-        return _from_zero(_float_bits(values))
+        return [_from_zero(_float_bits(values))]
     if not len(values):
-        return Component(np.empty(0, np.uint64), 1)
+        return [Component(np.empty(0, np.uint64), 1)]
     low, high = int(values.min()), int(values.max())
-    return Component(unsigned(values, low), high - low + 1)
+    return [Component(unsigned(values, low), high - low + 1)]
 
 
 def _float_bits(values: NDArray[Any]) -> NDArray[np.uint64]:
@@ -174,16 +188,6 @@ def _from_zero(values: NDArray[np.uint64]) -> Component:
         return Component(values, 1)
     low = values.min()
     return Component(values - low, int(values.max() - low) + 1)
-
-
-def _string_ranks(column: Column) -> Component:
-    encoded = column.binary().dictionary_encode()
-    import pyarrow.compute as pc  # noqa: PLC0415  # an open need not load it
-
-    places = integers(pc.sort_indices(encoded.dictionary))
-    ranks = np.empty(len(places), np.uint64)
-    ranks[places] = np.arange(len(places), dtype=np.uint64)
-    return Component(ranks[integers(encoded.indices)], max(len(places), 1))
 
 
 def _packed(components: list[Component]) -> Keys:
