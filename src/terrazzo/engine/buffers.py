@@ -50,3 +50,13 @@ def integers(array: Any) -> NDArray[Any]:
     if not len(array):
         return np.empty(0, dtype)
     return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
+
+
+def mask_of(array: Any) -> NDArray[np.bool_]:
+    """Booleans, none of them null."""
+    if not len(array):
+        return np.empty(0, bool)
+    first, skipped = divmod(array.offset, 8)
+    packed = np.frombuffer(array.buffers()[1], np.uint8)[first:]
+    bits = np.unpackbits(packed, count=skipped + len(array), bitorder="little")
+    return bits[skipped:].view(bool)

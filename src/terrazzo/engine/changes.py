@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from terrazzo.engine.buffers import numbers
-from terrazzo.engine.columns import Column, concat, filtered
+from terrazzo.engine.buffers import mask_of, numbers
+from terrazzo.engine.columns import Column, concat, filtered, taken
 from terrazzo.engine.order import sort_cells, sort_keys
 from terrazzo.engine.plan import Request, plan_scan
 from terrazzo.engine.predicate import Predicate, evaluate
@@ -110,9 +110,7 @@ def _differs(column: Column, first: Any, second: Any) -> Any:
     """Whether two cells of a column hold other bytes: NaN equals itself, and a null whatever lies under it."""
     if column.offsets is not None:
         cells = column.binary()
-        unequal = pc.not_equal(cells.take(numbers(first)), cells.take(numbers(second))).to_numpy(
-            zero_copy_only=False
-        )
+        unequal = mask_of(pc.not_equal(cells.take(numbers(first)), cells.take(numbers(second))))
     else:
         width = column.values.dtype.itemsize * (column.values.shape[1] if column.values.ndim == 2 else 1)
         raw = np.ascontiguousarray(column.values).view(np.dtype((np.void, width))).reshape(-1)
@@ -145,7 +143,7 @@ def _bag_difference(
     left = rank >= other
     index = order[left]
     kinds = np.where(index >= n_old, INSERT, DELETE)
-    return kinds, {name: column.take(index) for name, column in both.items()}
+    return kinds, taken(both, index)
 
 
 def _rank_within(group: Any, is_new: Any) -> Any:

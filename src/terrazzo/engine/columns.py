@@ -7,6 +7,7 @@ nullable      validity: n booleans, True where there is a value
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from terrazzo.engine.buffers import binaries, bools, numbers
+from terrazzo.engine.runner import run_all
 from terrazzo.format.datatypes import Datatype
 
 Mask = NDArray[np.bool_]
 Index = NDArray[np.int64]
+
+_MANY = 1 << 18  # cells whose columns are worth a thread each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +129,20 @@ def of_binary(array: Any, validity: Mask | None = None) -> Column:
 def filtered(columns: Mapping[str, Column], mask: Mask) -> dict[str, Column]:
     """The cells of a mask. Where they lie is looked up once: numpy does it for every array that it is to mask."""
     index = np.flatnonzero(mask)
-    return {name: column.take(index) for name, column in columns.items()}
+    return taken(columns, index)
+
+
+def taken(columns: Mapping[str, Column], index: Index) -> dict[str, Column]:
+    """The cells of an index; where these are many, on every core."""
+    if len(index) < _MANY:
+        return {name: column.take(index) for name, column in columns.items()}
+    found: dict[str, Column] = {}
+
+    def take(name: str) -> None:
+        found[name] = columns[name].take(index)
+
+    run_all([partial(take, name) for name in columns])
+    return {name: found[name] for name in columns}
 
 
 def concat(columns: Sequence[Column]) -> Column:

@@ -75,21 +75,32 @@ def apply(
     recorded = origin.delete_conditions
     if origin.delete_times is not None and recorded is not None:
         alive &= ~_gone(origin, {c.marker for c in conditions}, at_ms)
+    ended = np.flatnonzero(recorded != NEVER) if recorded is not None else np.empty(0, np.int64)
+    ended_by = recorded[ended] if recorded is not None else np.empty(0, np.uint64)
     missing: dict[str, Mask] = {name: np.ones(n, bool) for name in origin.missing}
     for condition in conditions:
         if condition.time_ms > at_ms:
             continue
+        index = markers.get(condition.marker)
+        at_once = isinstance(condition.body, UpdateCommit) and condition.time_ms == at_ms
+        if index is not None and recorded is not None and not at_once and not touched.any():
+            # Judged when the fragment was consolidated.
+            told_of = ended[ended_by == np.uint64(index)]
+            if isinstance(condition.body, DeleteCommit):
+                alive[told_of[origin.times[told_of] <= np.uint64(condition.time_ms)]] = False
+                continue
+            if not len(told_of):
+                continue
         candidates = alive & (origin.times <= np.uint64(condition.time_ms))
         found = np.zeros(n, bool)
-        index = markers.get(condition.marker)
         if index is not None and recorded is not None:
             found = ~touched & (recorded == np.uint64(index))
             told = found
-            if isinstance(condition.body, UpdateCommit) and condition.time_ms == at_ms:
+            if at_once:
                 # The version that our consolidation made of the cell begins one millisecond from now.
                 assert origin.delete_times is not None
                 told = found | ((recorded == NEVER) & (origin.delete_times == np.uint64(at_ms + 1)))
-            candidates &= touched | told  # the others were judged when the fragment was consolidated
+            candidates &= touched | told
         if not candidates.any():
             continue
         try:

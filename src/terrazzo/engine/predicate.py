@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from terrazzo.engine.buffers import binaries, binary
+from terrazzo.engine.buffers import binaries, binary, mask_of
 from terrazzo.engine.columns import Column, Mask
 from terrazzo.errors import CorruptionError, InvalidRequestError
 from terrazzo.format.attribute import Attr
@@ -190,9 +190,9 @@ def _compare_bytes(
 
     if members is not None:
         found = pc.is_in(cells, value_set=binaries(members))
-        mask = np.asarray(found.to_numpy(zero_copy_only=False))
+        mask = mask_of(found)
         return mask if op is Op.IN else np.asarray(~mask)
-    return np.asarray(getattr(pc, _ARROW[op])(cells, binary(value)).to_numpy(zero_copy_only=False))
+    return mask_of(getattr(pc, _ARROW[op])(cells, binary(value)))
 
 
 # -- predicates and stored conditions ------------------------------------------------------------------

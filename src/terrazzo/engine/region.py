@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from terrazzo.engine.buffers import binaries, binary
+from terrazzo.engine.buffers import binaries, binary, mask_of
 from terrazzo.engine.clock import moment
 from terrazzo.engine.columns import Column, Mask
 from terrazzo.errors import InvalidRequestError
@@ -132,7 +132,7 @@ def _strings_inside(ranges: Ranges, column: Column) -> Mask:
     points = [a for a, b in ranges if a is not None and a == b]
     mask = np.zeros(len(column), bool)
     if points:
-        mask |= pc.is_in(cells, value_set=binaries(points)).to_numpy(zero_copy_only=False)
+        mask |= mask_of(pc.is_in(cells, value_set=binaries(points)))
     for a, b in ranges:
         if a is not None and a == b:
             continue

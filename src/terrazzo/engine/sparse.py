@@ -7,8 +7,7 @@ The newest version is chosen among all versions, deleted ones included: removing
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,38 +15,24 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from terrazzo.engine.arrow import arrow_field, to_arrow
-from terrazzo.engine.columns import Column, Mask, concat, constant, end_to_end, filtered
+from terrazzo.engine.columns import Column, Mask, concat, constant, end_to_end, filtered, taken
 from terrazzo.engine.fetch import Shared
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.history import Origin, apply, made_by_updates, relevant
 from terrazzo.engine.layout import DELETE_CONDITION, DELETE_TIMESTAMPS, TIMESTAMPS
-from terrazzo.engine.order import Keys, argsort, sets_of_runs, sort_cells, sort_keys, sort_keys_of_parts
+from terrazzo.engine.newest import Cells, newest, passing
+from terrazzo.engine.order import argsort, sort_keys
 from terrazzo.engine.plan import Part, Request, ScanTask, columns_read
 from terrazzo.engine.predicate import evaluate
 from terrazzo.engine.region import Region
 from terrazzo.engine.runner import run_all
 from terrazzo.engine.view import View
 from terrazzo.format.attribute import Attr
-from terrazzo.format.orders import Layout
 from terrazzo.format.schema import Schema
 
-_FEW_RUNS = 8
 _MOST = np.iinfo(np.int32).max  # bytes of a column that Arrow's usual types can count
-
 _MANY_CELLS = 1 << 17
 _MANY_PARTS = 8  # memory in one piece is had faster than in many
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Cells:
-    """Cells of one fragment. `passed` marks those that are alive and match; the others still hide older ones."""
-
-    columns: dict[str, Column]
-    times: NDArray[np.uint64]
-    passed: Mask | None  # None: all of them
-
-    def __len__(self) -> int:
-        return len(self.times)
 
 
 def run_scan(view: View, request: Request, task: ScanTask) -> list[Any]:
@@ -63,7 +48,7 @@ def run_scan(view: View, request: Request, task: ScanTask) -> list[Any]:
 def scan_columns(view: View, request: Request, task: ScanTask) -> list[dict[str, Column]]:
     """The cells of a task, in sets of columns: those of one fragment, or of all."""
     found = read_cells(view, request, task)
-    kept = _newest(found, view.schema) if task.distinct else [_passing(cells) for cells in found]
+    kept = newest(found, view.schema) if task.distinct else [passing(cells) for cells in found]
     return _let_go(_reunited([columns for columns in kept if len(next(iter(columns.values())))]))
 
 
@@ -266,83 +251,6 @@ def _and(one: Mask | None, other: Mask | None) -> Mask | None:
     return other if one is None else one if other is None else one & other
 
 
-def _passing(cells: Cells) -> dict[str, Column]:
-    if cells.passed is None or cells.passed.all():
-        return cells.columns
-    return filtered(cells.columns, cells.passed)
-
-
-def _newest(found: list[Cells], schema: Schema) -> list[dict[str, Column]]:
-    """Per fragment, the cells that no other version hides and that passed."""
-    found = [cells for cells in found if len(cells)]
-    if not found:
-        return []
-    hidden = hidden_versions(found, schema)
-    if hidden is None:
-        return [_passing(cells) for cells in found]
-    kept, start = [], 0
-    for cells in found:
-        mask = ~hidden[start : start + len(cells)]
-        start += len(cells)
-        passed = mask if cells.passed is None else mask & cells.passed
-        kept.append(filtered(cells.columns, passed))
-    return kept
-
-
-def hidden_versions(found: list[Cells], schema: Schema) -> Mask | None:
-    """Which cells, in the order of `found`, have a newer version at the same coordinates; None if none has.
-
-    Newest is the latest write time, then the later fragment, then the place in the fragment.
-    """
-    # Hilbert values cost more than they save: any order that puts equals side by side will do.
-    order = "row-major" if schema.cell_order is Layout.HILBERT else "global"
-    parts = [[cells.columns[dim.name] for dim in schema.dims] for cells in found]
-    keys = sort_keys_of_parts(parts, schema, order)
-    constant_times = all(cells.times.strides == (0,) for cells in found) and _newest_first(found)
-    times = None if constant_times else np.concatenate([cells.times for cells in found])
-    hidden = np.zeros(len(keys[0]), bool)
-    ends = np.cumsum([len(cells) for cells in found]).tolist()
-
-    def look(places: list[slice]) -> None:
-        some = [
-            np.concatenate([key[place] for place in places]) if len(places) > 1 else key[places[0]]
-            for key in keys
-        ]
-        if len(some) == 1 and not _repeats(some[0], len(places)):
-            return
-        rows = np.concatenate([np.arange(place.start, place.stop) for place in places])
-        hidden[_older(some, rows, times)] = True
-
-    run_all([lambda places=places: look(places) for places in sets_of_runs(keys, ends)])  # type: ignore[misc]
-    return hidden if hidden.any() else None
-
-
-def _repeats(key: NDArray[np.uint64], n_runs: int) -> bool:
-    """Whether a value is there twice. A few runs laid end to end are merged faster than sorted."""
-    ordered = np.sort(key, kind="stable" if 1 < n_runs <= _FEW_RUNS else None)
-    return bool((ordered[1:] == ordered[:-1]).any())
-
-
-def _older(keys: Keys, rows: NDArray[np.int64], times: NDArray[np.uint64] | None) -> NDArray[np.int64]:
-    """Of rows with equal keys, all but the newest. Without times the first row is the newest."""
-    index, same = sort_cells(keys)
-    order = rows if index is None else rows[index]
-    if times is None:
-        return order[same]
-    several = same.copy()
-    several[:-1] |= same[1:]  # members of groups of two or more
-    members, groups = order[several], np.cumsum(~same)[several]
-    ranked = np.lexsort((np.arange(len(members)), ~times[members], groups))
-    later = np.zeros(len(members), bool)
-    later[1:] = groups[ranked][1:] == groups[ranked][:-1]
-    return members[ranked[later]]
-
-
-def _newest_first(found: list[Cells]) -> bool:
-    times = [int(cells.times[0]) for cells in found]
-    return all(a >= b for a, b in pairwise(times))
-
-
 def joined(batches: list[dict[str, Column]]) -> dict[str, Column]:
     """All cells in one set of columns."""
     common = set.intersection(*(set(batch) for batch in batches))
@@ -352,4 +260,4 @@ def joined(batches: list[dict[str, Column]]) -> dict[str, Column]:
 def ordered(columns: dict[str, Column], schema: Schema, order: str) -> dict[str, Column]:
     """Cells in row-major, col-major or global order."""
     index = argsort(sort_keys([columns[dim.name] for dim in schema.dims], schema, order))
-    return columns if index is None else {name: column.take(index) for name, column in columns.items()}
+    return columns if index is None else taken(columns, index)
