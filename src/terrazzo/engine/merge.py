@@ -132,41 +132,42 @@ def _groups(columns: dict[str, Column], schema: Schema) -> NDArray[np.int64]:
     return group
 
 
-def _candidates(rows: _Rows, condition: StoredCondition, sources: Sequence[Source]) -> tuple[Mask, Mask]:
-    """Versions that a condition has still to judge, and those that a source already recorded as its own."""
-    delta = np.uint64(condition.time_ms)
-    open_ = (rows.effective <= delta) & (rows.ends > delta)
+def _unjudged(rows: _Rows, some: Index, condition: StoredCondition, sources: Sequence[Source]) -> Index:
+    """Those of some versions that a condition has still to judge: they are there at its instant, and were not judged
+    when their fragment was consolidated."""
+    delta, ends = np.uint64(condition.time_ms), rows.ends[some]
+    judge = (rows.effective[some] <= delta) & (ends > delta)
     # Ended by another update of this instant: the version that it made is the one to judge.
-    open_ &= (rows.ends != delta + np.uint64(1)) | (rows.ended_by >= 0)
-    settled = np.zeros(len(rows), bool)
-    mistaken = np.zeros(len(rows), bool)
-    for number, source in enumerate(sources):
-        if condition.marker in source.processed and source.ends is not None and source.ended_by is not None:
-            mine = (rows.judged == number) & (rows.origin < 0)
-            settled |= mine
-            stored = np.flatnonzero((rows.rank == number) & (rows.origin < 0))
-            hit = source.ended_by == np.uint64(source.processed.index(condition.marker))
-            mistaken[stored[hit]] = True
-    return open_ & (~settled | mistaken), mistaken
+    judge &= (ends != delta + np.uint64(1)) | (rows.ended_by[some] >= 0)
+    if numbers := _judges(condition, sources):
+        judge &= (rows.origin[some] >= 0) | ~np.isin(rows.judged[some], numbers)
+    return some[judge]
+
+
+def _judges(condition: StoredCondition, sources: Sequence[Source]) -> list[int]:
+    """The sources whose records speak of a condition."""
+    return [
+        number
+        for number, source in enumerate(sources)
+        if source.ends is not None and condition.marker in source.processed
+    ]
 
 
 def _delete(
     rows: _Rows, place: int, condition: StoredCondition, sources: Sequence[Source],
     missing: Sequence[frozenset[str]], schema: Schema,
 ) -> None:  # fmt: skip
-    candidates, recorded = _candidates(rows, condition, sources)
-    candidates &= ~recorded  # those ended when the source was made
-    if not candidates.any():
-        return
-    hit = candidates & _hits(rows, condition, missing, schema)
     delta = np.uint64(condition.time_ms)
-    chained = np.flatnonzero(hit & (rows.origin >= 0) & (rows.effective == delta))
+    if len(_judges(condition, sources)) == len(sources) and (rows.judged >= 0).all():
+        return
+    hit = np.flatnonzero(_hits(rows, condition, missing, schema))
+    hit = _unjudged(rows, hit, condition, sources)
+    made_now = (rows.origin[hit] >= 0) & (rows.effective[hit] == delta)
+    plain, chained = hit[~made_now], hit[made_now]
     # Updated and deleted at one instant: the new version never showed, and the old one ends by the delete.
     before = rows.origin[chained]
     rows.ends[before], rows.ended_by[before] = delta, place
     rows.ends[chained] = 0
-    plain = hit.copy()
-    plain[chained] = False
     rows.ends[plain], rows.ended_by[plain] = delta, place
 
 
@@ -186,20 +187,24 @@ def _update(
     missing: Sequence[frozenset[str]], schema: Schema,
 ) -> None:  # fmt: skip
     assert isinstance(condition.body, UpdateCommit)
-    candidates, mistaken = _candidates(rows, condition, sources)
-    rows.judged[mistaken] = -1  # libtiledb took them for deleted, and did not judge them any further
+    for number in _judges(condition, sources):
+        # libtiledb took these for deleted, and did not judge them any further.
+        source = sources[number]
+        mistaken = source.ended_by == np.uint64(source.processed.index(condition.marker))
+        rows.judged[source.start + np.flatnonzero(mistaken)] = -1
+    hit = np.flatnonzero(evaluate(of_condition(condition.body.matches), rows.columns, schema, len(rows)))
+    hit = _unjudged(rows, hit, condition, sources)
     delta = np.uint64(condition.time_ms)
-    if candidates.any() and not schema.allows_duplicates:
-        candidates &= _winners(rows, delta)
-    if not candidates.any():
+    if len(hit) and not schema.allows_duplicates:
+        hit = hit[_winners(rows, delta)[hit]]
+    if not len(hit):
         return
-    hit = candidates & evaluate(of_condition(condition.body.matches), rows.columns, schema, len(rows))
-    if not hit.any():
-        return
-    again = hit & (rows.origin >= 0) & (rows.effective == delta)
-    if again.any():  # a second update at the same instant changes the version that the first one made
+    made_now = (rows.origin[hit] >= 0) & (rows.effective[hit] == delta)
+    if made_now.any():  # a second update at the same instant changes the version that the first one made
+        again = np.zeros(len(rows), bool)
+        again[hit[made_now]] = True
         rows.columns = assign_update(rows.columns, again, condition.body, schema)
-    fresh = np.flatnonzero(hit & ~again)
+    fresh = hit[~made_now]
     if len(fresh):
         _chain(rows, fresh, condition, missing, schema)
 
