@@ -7,6 +7,7 @@ in the window, and a footer for each visible fragment that no `.meta` tells of.
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from terrazzo.engine.fragments import Fragment, UnknownSchemaError, load_fragment, of_footer
 from terrazzo.engine.ledger import Ledger, read_ledger, visible_names
@@ -56,6 +57,18 @@ class StoredCondition:
         return self.time_ms, self.marker
 
 
+_Item = TypeVar("_Item", bound=Fragment | StoredCondition)
+
+
+def _in_order(held: tuple[_Item, ...], added: tuple[_Item, ...]) -> tuple[_Item, ...]:
+    """All of them by time. What is added mostly comes last, and what is held need not be looked at again."""
+    added = tuple(sorted(added, key=lambda item: item.order))
+    everything = held + added
+    if not held or not added or held[-1].order < added[0].order:
+        return everything
+    return tuple(sorted(everything, key=lambda item: item.order))
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     window: Window
@@ -88,7 +101,7 @@ class Snapshot:
         return replace(
             self,
             window=replace(self.window, at_ms=max(self.window.at_ms, latest)),
-            fragments=tuple(sorted((*self.fragments, *added), key=lambda f: f.order)),
+            fragments=_in_order(self.fragments, added),
             newest_ms=max(self.newest_ms, latest),
         )
 
@@ -97,7 +110,7 @@ class Snapshot:
         return replace(
             self,
             window=replace(self.window, at_ms=max(self.window.at_ms, latest)),
-            conditions=tuple(sorted((*self.conditions, *added), key=lambda c: c.order)),
+            conditions=_in_order(self.conditions, added),
             newest_ms=max(self.newest_ms, latest),
         )
 
