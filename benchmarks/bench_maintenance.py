@@ -4,18 +4,23 @@ A ratio above 1 means that terrazzo is faster. `SMALL=1` runs a tenth of the cel
 that does nothing else.
 """
 
+import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import tiledb
-from bench_engine import MILLION, SMALL, cells, folder, our_schema, row, write_ours, write_theirs
+from bench_engine import MILLION, SMALL, best, cells, folder, our_schema, row, write_ours, write_theirs
 
 import terrazzo as tz
 
+_CHUNK = 1 << 16
 _OURS = """
 import re, sys, time
 import terrazzo as tz
@@ -39,6 +44,31 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def bare_zstd(uri: Path) -> Callable[[], object]:
+    """Compresses what a consolidation writes, and does nothing else."""
+    table = tz.open(str(uri)).read()
+    columns = [table[name].combine_chunks().to_numpy() for name in table.column_names]
+    later = np.random.default_rng(1).random(len(columns[0])) < 1 / 3
+    columns.append(np.where(later, 1_700_000_001_000, 1_700_000_000_000))  # when each cell was written
+    chunks = [
+        cells[i : i + _CHUNK // cells.itemsize].view(np.uint8)
+        for cells in columns
+        for i in range(0, len(cells), _CHUNK // cells.itemsize)
+    ]
+    runs = [chunks[i : i + 64] for i in range(0, len(chunks), 64)]
+
+    def compress(run: list[np.ndarray]) -> None:
+        codec = pa.Codec("zstd", compression_level=-1)
+        for chunk in run:
+            codec.compress(chunk)
+
+    def work() -> None:
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            list(pool.map(compress, runs))
+
+    return work
+
+
 def overlap_rows(path: Path) -> Iterator[dict[str, object]]:
     first, second = cells(10 * MILLION, 2), cells(5 * MILLION, 3, offset=1)
     ours, theirs = path / "ours", path / "theirs"
@@ -47,10 +77,14 @@ def overlap_rows(path: Path) -> Iterator[dict[str, object]]:
     shutil.copytree(ours, path / "again")
     took, peak = min(consolidated(ours), consolidated(path / "again"))
     assert tz.open(str(ours)).count() == 15 * MILLION
+    their_time = timed(lambda: tiledb.consolidate(str(theirs)))
     yield row(
         f"consolidate fragments of {10 * MILLION:,} and {5 * MILLION:,} cells: peak {peak} MiB",
-        took, timed(lambda: tiledb.consolidate(str(theirs))), "30",
+        took, their_time, "30",
     )  # fmt: skip
+    yield row(
+        "zstd of the result alone, on every core", best(bare_zstd(ours), 2), their_time, "the most there is"
+    )
 
 
 def many_rows(path: Path) -> Iterator[dict[str, object]]:
