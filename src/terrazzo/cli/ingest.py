@@ -52,6 +52,9 @@ Nulls = Annotated[
         "--null", metavar="TEXT", help="text in CSV that stands for no value, besides nothing; repeatable"
     ),
 ]
+FragmentSize = Annotated[
+    str, typer.Option("--fragment-size", metavar="SIZE", help="how much is sorted in memory at a time")
+]
 
 
 def ingest(
@@ -94,9 +97,7 @@ def ingest(
         bool, typer.Option("--allow-duplicates", help="several cells may have the same coordinates")
     ] = False,
     dense: Annotated[bool, typer.Option("--dense", help="a value in every cell of a box")] = False,
-    fragment_size: Annotated[
-        str, typer.Option("--fragment-size", metavar="SIZE", help="how much is sorted in memory at a time")
-    ] = "256MiB",
+    fragment_size: FragmentSize = "256MiB",
     at: WriteAt = None,
     on_spark: OnSpark = False,
     master: Master = None,
@@ -196,6 +197,7 @@ def upsert(
     columns: Columns = None,
     types: ColumnTypes = None,
     nulls: Nulls = None,
+    fragment_size: FragmentSize = "256MiB",
     at: WriteAt = None,
     on_spark: OnSpark = False,
     master: Master = None,
@@ -207,7 +209,7 @@ def upsert(
 ) -> None:
     """Write the rows of files into an array, replacing cells that have the same coordinates.
 
-    Of several rows with the same coordinates the last counts. All rows are held in memory.
+    Of several rows with the same coordinates the last counts.
     """
     from terrazzo.cli.output import print_report
 
@@ -225,27 +227,29 @@ def upsert(
         return
     report = upsert_files(
         access, sources, form=form, columns=names(columns),
-        types=pairs(types, "--type"), nulls=nulls or (), at=at, dry_run=dry_run,
+        types=pairs(types, "--type"), nulls=nulls or (), fragment_size=fragment_size, at=at, dry_run=dry_run,
     )  # fmt: skip
     print_report(report, as_json=as_json)
 
 
 def upsert_files(
     access: Access, sources: Sequence[str], *, form: str | None = None, columns: Sequence[str] | None = None,
-    types: Mapping[str, str] | None = None, nulls: Sequence[str] = (), at: str | None = None, dry_run: bool = False,
+    types: Mapping[str, str] | None = None, nulls: Sequence[str] = (), fragment_size: str = "256MiB",
+    at: str | None = None, dry_run: bool = False,
 ) -> "Report":  # fmt: skip
     from terrazzo.cli.progress import Bar
     from terrazzo.cli.sources import open_source
 
-    when, opened = parse_time(at, "--at"), access.open()
+    when, size = parse_time(at, "--at"), parse_bytes(fragment_size, "--fragment-size")
+    opened = access.open()
     known = opened.schema
     with open_source(sources, form, _column_types(types, known), nulls) as source:
         taken = _chosen(source, columns, known)
         if dry_run:
             return _plan(access, source, taken, known, created=False) | {"command": "upsert"}
         before = {fragment.key for fragment in opened.fragments}
-        with Bar(f"writing {access.uri}", source.n_rows, "rows") as bar, _telling_rows(None):
-            opened.upsert(bar.counting(_fitted(source, taken, known)), at=when)
+        with Bar(f"writing {access.uri}", source.n_rows, "rows") as bar, _telling_rows(bar):
+            opened.upsert(bar.counting(_fitted(source, taken, known)), at=when, fragment_size=size)
         made = [fragment for fragment in opened.fragments if fragment.key not in before]
         cells = sum(fragment.footer.n_cells(known) for fragment in made)
         return {

@@ -308,10 +308,10 @@ class Array:
         stored = cell_values(values, self.schema)
         self._view = update(self._view, stored, predicate, self._next_time(at), portable=portable)
 
-    def upsert(self, data: Any, *, at: object = None) -> None:
-        """Write cells, replacing those that have the same coordinates; of two in the data the last counts."""
-        from terrazzo.engine.upsert import last_of_each  # noqa: PLC0415
-        from terrazzo.engine.write import write_sparse  # noqa: PLC0415
+    def upsert(self, data: Any, *, at: object = None, fragment_size: int | str | None = None) -> None:
+        """Write cells, replacing those that have the same coordinates; of two in the data the last counts. Batches are
+        gathered as by `write`."""
+        from terrazzo.engine.write import FRAGMENT_SIZE, write_sparse  # noqa: PLC0415
 
         if self.schema.dense or self.schema.allows_duplicates:
             kind = (
@@ -322,10 +322,11 @@ class Array:
             raise InvalidRequestError(
                 f"upsert needs an array where coordinates identify a cell; this one {kind}"
             )
-        time_ms, name = self._next_time(at), self._view.snapshot.schema_name
+        size = FRAGMENT_SIZE if fragment_size is None else parse_size(fragment_size, "fragment_size")
         written = write_sparse(
-            self._store, self.schema, name, last_of_each(data, self.schema), time_ms, self._cipher
-        )
+            self._store, self.schema, self._view.snapshot.schema_name, data, self._next_time(at), self._cipher,
+            size, last_wins=True,
+        )  # fmt: skip
         self._view = with_fragments(self._view, written)
 
     def evolve(

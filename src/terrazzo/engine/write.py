@@ -9,13 +9,12 @@ import numpy as np
 
 from terrazzo.engine.buffers import binary
 from terrazzo.engine.clock import new_name
-from terrazzo.engine.columns import Column, concat
+from terrazzo.engine.columns import Column, concat, taken
 from terrazzo.engine.commit import commit_fragments, put_fragment
 from terrazzo.engine.dense import Box, shape_of, to_tiles
 from terrazzo.engine.encode import EncodedFragment, encode_dense, encode_sparse
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.order import sort_cells, sort_keys
-from terrazzo.engine.runner import run_all
 from terrazzo.engine.tables import as_batches, columns_of
 from terrazzo.errors import InvalidRequestError, TerrazzoError
 from terrazzo.format.domain import Dim
@@ -31,13 +30,15 @@ FRAGMENT_SIZE = 1 << 30
 
 def write_sparse(
     store: Store, schema: Schema, schema_name: str, data: Any, time_ms: int, cipher: Aes256Gcm | None,
-    fragment_size: int = FRAGMENT_SIZE,
+    fragment_size: int = FRAGMENT_SIZE, *, last_wins: bool = False,
 ) -> tuple[Fragment, ...]:  # fmt: skip
-    """Write and commit; no cells at all, and an input that turns out to be wrong, leave nothing behind."""
+    """Write and commit; no cells at all, and an input that turns out to be wrong, leave nothing behind. Of cells with
+    the same coordinates the last one counts, if that is wanted; between fragments it does so anyway."""
     written: list[Fragment] = []
     try:
         for columns in gathered(data, schema, fragment_size):
-            encoded = sparse_fragment(columns, schema, schema_name, time_ms, cipher)
+            ordered = in_global_order(columns, schema, last_wins=last_wins)
+            encoded = encode_sparse(new_name(time_ms), schema, schema_name, ordered, cipher=cipher)
             written.append(put_fragment(store, encoded))
     except BaseException:
         with suppress(TerrazzoError):  # nobody sees them: if they cannot be removed now, vacuum does it later
@@ -117,22 +118,20 @@ def sparse_fragment(
     return encode_sparse(new_name(time_ms), schema, schema_name, ordered, cipher=cipher)
 
 
-def in_global_order(columns: Mapping[str, Column], schema: Schema) -> dict[str, Column]:
-    """The cells sorted; InvalidRequestError where two share coordinates and the schema forbids that."""
+def in_global_order(
+    columns: Mapping[str, Column], schema: Schema, *, last_wins: bool = False
+) -> dict[str, Column]:
+    """The cells sorted. Where two share coordinates and the schema forbids that, the last one of the input is kept, or
+    none: InvalidRequestError."""
     keys = sort_keys([columns[dim.name] for dim in schema.dims], schema)
     index, same = sort_cells(keys)
     if not schema.allows_duplicates and same.any():
-        place = int(np.argmax(same))
-        raise _duplicate(columns, schema, place if index is None else int(index[place]))
-    if index is None:
-        return dict(columns)
-    moved: dict[str, Column] = {}
-
-    def move(name: str) -> None:
-        moved[name] = columns[name].take(index)
-
-    run_all([lambda name=name: move(name) for name in columns])  # type: ignore[misc]
-    return {name: moved[name] for name in columns}
+        if not last_wins:
+            place = int(np.argmax(same))
+            raise _duplicate(columns, schema, place if index is None else int(index[place]))
+        last = np.append(~same[1:], True)  # the order is stable
+        index = np.flatnonzero(last) if index is None else index[last]
+    return dict(columns) if index is None else taken(columns, index)
 
 
 def _duplicate(columns: Mapping[str, Column], schema: Schema, row: int) -> InvalidRequestError:

@@ -213,6 +213,32 @@ def test_upserts_replace_and_add_and_the_last_of_equals_counts(folder: str) -> N
     assert column(a, "n")[1] == 11
 
 
+def test_an_upsert_of_many_pieces_is_one_commit_in_which_the_last_of_equals_counts(folder: str) -> None:
+    a = table(folder)
+    before = len(a.fragments), len(a.history())
+    pieces = [rows(a, [7, 1, 7], [1, 2, 3]), rows(a, [8, 1, 1], [4, 5, 6]), rows(a, [7, 9], [8, 9])]
+    a.upsert(iter(pieces), fragment_size=1)
+
+    wanted = {0: 0, 1: 6, 2: 2, 3: 3, 4: 4, 5: 5, 7: 8, 8: 4, 9: 9}
+    assert (len(a.fragments), len(a.history())) == (before[0] + 3, before[1] + 3)
+    assert len({fragment.name.start_ms for fragment in a.fragments[-3:]}) == 1
+    for opened in (a, tz.open(folder)):
+        assert dict(zip(column(opened, "x"), column(opened, "n"), strict=True)) == wanted
+    assert theirs(folder, "n") == list(wanted.values())
+    a.consolidate()
+    assert dict(zip(column(a, "x"), column(a, "n"), strict=True)) == wanted
+    assert theirs(folder, "n") == list(wanted.values())
+
+
+def test_an_upsert_with_a_bad_piece_writes_none_of_them(folder: str) -> None:
+    a = table(folder)
+    before = [fragment.key for fragment in a.fragments]
+    with pytest.raises(tz.InvalidRequestError, match="x = 5000 lies outside the domain"):
+        a.upsert(iter([rows(a, [1], [9]), rows(a, [5000], [1])]), fragment_size=1)
+    assert [fragment.key for fragment in tz.open(folder).fragments] == before
+    assert column(a, "n")[1] == 1
+
+
 def test_upserts_need_coordinates_that_identify_a_cell(uri: str) -> None:
     a = table(uri, allows_duplicates=True)
 
