@@ -13,17 +13,16 @@ are then the element's own.
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.errors import CorruptionError
-from terrazzo.format.datatypes import Datatype
-from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, joined, within
+from terrazzo.format.filters.base import Element, FilterCode, Parts, joined, within
 from terrazzo.format.filters.pieces import as_array, as_piece, trimmed
-from terrazzo.format.filters.windows import check_max_window, equal_runs, is_windowed_date, window_size
-from terrazzo.format.wire import U32, Bytes, Cursor
+from terrazzo.format.filters.windows import Windowed, equal_runs, is_windowed_date, window_size
+from terrazzo.format.wire import Bytes, Cursor
 
 _HEADER = struct.Struct("<II")
 
@@ -39,21 +38,19 @@ _UNITS = {itemsize: _units(itemsize) for itemsize in (2, 4, 8)}
 
 
 @dataclass(frozen=True, slots=True)
-class BitWidthReduction:
-    max_window: int = 256  # bytes
+class BitWidthReduction(Windowed):
+    code: ClassVar = FilterCode.BIT_WIDTH_REDUCTION
+    head: ClassVar = _HEADER.size
+    entry: ClassVar = 5
 
-    code: ClassVar[FilterCode] = FilterCode.BIT_WIDTH_REDUCTION
+    max_window: int = 256
 
-    def __post_init__(self) -> None:
-        check_max_window(self.max_window)
+    @staticmethod
+    def takes(element: Element) -> bool:
+        datatype = element.datatype
+        return datatype.size > 1 and (datatype.is_integer or is_windowed_date(datatype, element.version))
 
-    def output_type(self, datatype: Datatype) -> Datatype:
-        return datatype
-
-    def encode(self, parts: Parts, element: Element) -> Parts:
-        if not _takes(element):
-            return parts
-        dtype = element.datatype.dtype
+    def encode_windows(self, parts: Parts, dtype: np.dtype[Any]) -> Parts:
         reduced = [_reduced_piece(piece, dtype, self.max_window) for piece in parts.data]
         tables = [table for piece in reduced for table, _ in piece]
         header = _HEADER.pack(sum(map(len, parts.data)), sum(map(len, tables)))
@@ -61,11 +58,7 @@ class BitWidthReduction:
         data = tuple(stored for piece in reduced for _, stored in piece)
         return Parts((block, *parts.metadata), (joined(data),))
 
-    def decode(self, parts: Parts, element: Element, limit: int) -> Parts:
-        if not _takes(element):
-            within(parts.size, limit, "a chunk")
-            return parts
-        dtype = element.datatype.dtype
+    def decode_windows(self, parts: Parts, dtype: np.dtype[Any], limit: int) -> Parts:
         metadata, data = joined(parts.metadata), joined(parts.data)
         table, metadata_rest = _table(metadata, dtype, limit)
         sizes, units = table["size"].astype(np.int64), _UNITS[dtype.itemsize][table["bits"]]
@@ -88,25 +81,6 @@ class BitWidthReduction:
                 _restore(source[begin:used], table["offset"][run], units[run], rows)
             begin, start = used, done
         return Parts(metadata_rest, (as_piece(target),))
-
-    def bound(self, size: int, element: Element) -> int:
-        if not _takes(element):
-            return size
-        width = element.datatype.size
-        window = max(self.max_window // width * width, width)
-        return size + _HEADER.size + (size // window + 2 * MOST_PARTS) * (width + 5)
-
-    def pack_options(self) -> bytes:
-        return U32.pack(self.max_window)
-
-    @classmethod
-    def unpack_options(cls, cursor: Cursor, version: int) -> Self:  # noqa: ARG003
-        return cls(cursor.u32())
-
-
-def _takes(element: Element) -> bool:
-    datatype = element.datatype
-    return datatype.size > 1 and (datatype.is_integer or is_windowed_date(datatype, element.version))
 
 
 def _entry(dtype: np.dtype[Any]) -> np.dtype[Any]:

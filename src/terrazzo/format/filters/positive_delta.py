@@ -9,47 +9,41 @@ geometry), and since format 20 dates and times; other types pass untouched and w
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.errors import CorruptionError, InvalidRequestError
 from terrazzo.format.datatypes import Datatype
-from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, joined, within
+from terrazzo.format.filters.base import Element, FilterCode, Parts, joined, within
 from terrazzo.format.filters.pieces import as_array, as_piece, trimmed
-from terrazzo.format.filters.windows import check_max_window, equal_runs, is_windowed_date, window_size
+from terrazzo.format.filters.windows import Windowed, equal_runs, is_windowed_date, window_size
 from terrazzo.format.wire import U32, Bytes, Cursor
 
 _AS_BYTES = {Datatype.BLOB, Datatype.BOOL, Datatype.GEOM_WKB, Datatype.GEOM_WKT}
 
 
 @dataclass(frozen=True, slots=True)
-class PositiveDelta:
-    max_window: int = 1024  # bytes
+class PositiveDelta(Windowed):
+    code: ClassVar = FilterCode.POSITIVE_DELTA
+    head: ClassVar = U32.size
+    entry: ClassVar = 4
 
-    code: ClassVar[FilterCode] = FilterCode.POSITIVE_DELTA
+    max_window: int = 1024
 
-    def __post_init__(self) -> None:
-        check_max_window(self.max_window)
+    @staticmethod
+    def takes(element: Element) -> bool:
+        datatype = element.datatype
+        return datatype.is_integer or datatype in _AS_BYTES or is_windowed_date(datatype, element.version)
 
-    def output_type(self, datatype: Datatype) -> Datatype:
-        return datatype
-
-    def encode(self, parts: Parts, element: Element) -> Parts:
-        if not _takes(element):
-            return parts
-        dtype = element.datatype.dtype
+    def encode_windows(self, parts: Parts, dtype: np.dtype[Any]) -> Parts:
         encoded = [_encoded(piece, dtype, self.max_window) for piece in parts.data]
         count = U32.pack(sum(len(table) for table, _ in encoded))
         block = b"".join((count, *(table.tobytes() for table, _ in encoded)))
         return Parts((block, *parts.metadata), (joined(tuple(data for _, data in encoded)),))
 
-    def decode(self, parts: Parts, element: Element, limit: int) -> Parts:
-        if not _takes(element):
-            within(parts.size, limit, "a chunk")
-            return parts
-        dtype = element.datatype.dtype
+    def decode_windows(self, parts: Parts, dtype: np.dtype[Any], limit: int) -> Parts:
         metadata, data = joined(parts.metadata), joined(parts.data)
         cursor = Cursor(metadata)
         table = cursor.array(_entry(dtype), cursor.count32(_entry(dtype).itemsize, "windows"))
@@ -70,25 +64,6 @@ class PositiveDelta:
                 np.add(rows, table["first"][first:end, None], rows)
             start = done
         return Parts(trimmed(metadata, cursor.position), (as_piece(target),))
-
-    def bound(self, size: int, element: Element) -> int:
-        if not _takes(element):
-            return size
-        width = element.datatype.size
-        window = max(self.max_window // width * width, width)
-        return size + U32.size + (size // window + 2 * MOST_PARTS) * (width + 4)
-
-    def pack_options(self) -> bytes:
-        return U32.pack(self.max_window)
-
-    @classmethod
-    def unpack_options(cls, cursor: Cursor, version: int) -> Self:  # noqa: ARG003
-        return cls(cursor.u32())
-
-
-def _takes(element: Element) -> bool:
-    datatype = element.datatype
-    return datatype.is_integer or datatype in _AS_BYTES or is_windowed_date(datatype, element.version)
 
 
 def _entry(dtype: np.dtype[Any]) -> np.dtype[Any]:
