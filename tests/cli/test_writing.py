@@ -223,7 +223,7 @@ def test_upsert_in_pieces_takes_the_last_and_tells_the_row_that_is_wrong(array, 
     for i, value in enumerate((7, 8, 9)):
         Path(f"d{i}.csv").write_text(f"x,s,v,tag,k\n1,a,{value},,b\n5,e,{value},new,a\n")
     report = ask_json("upsert", "a", "d*.csv", "--fragment-size", "1B")
-    assert (report["rows"], report["fragments"]) == (6, 3)
+    assert (report["rows"], report["cells"], report["fragments"]) == (6, 2, 1)
     assert [(row["x"], row["v"]) for row in cells("a")] == [(1, 9), (2, 2.5), (5, 9)]
 
     Path("d3.csv").write_text("x,s,v,tag,k\n1,a,0,,b\n300,e,0,,a\n")

@@ -141,3 +141,37 @@ def test_libtiledb_names_the_schema_of_the_fragment(dropped: tz.Array) -> None:
     (info,) = tiledb.array_fragments(dropped.uri)
 
     assert info.array_schema_name == kept
+
+
+@pytest.mark.parametrize("change", ["delete", "update"])
+def test_conditions_on_an_attribute_of_another_type_leave_later_fragments_alone(
+    tmp_path: Path, change: str
+) -> None:
+    """libtiledb lets a name be given away again, to cells of another kind."""
+    uri = str(tmp_path / "a")
+    schema = tz.Schema(
+        [tz.Dim("x", "int64", (0, 99), 10)],
+        [tz.Attr("v", "int64"), tz.Attr("w", "int32")],
+        allows_duplicates=False,
+    )
+    array = tz.create(uri, schema, at=1000)
+    array.write({"x": [0, 1], "v": [0, 1], "w": [3, 4]}, at=1010)
+    if change == "delete":
+        array.delete("w = 3", at=1020)
+    else:
+        array.update({"v": 7}, "w = 3", at=1020)
+    for step, time_ms in (("drop", 1030), ("add", 1040)):
+        evolution = tiledb.ArraySchemaEvolution()
+        evolution.timestamp(time_ms)
+        if step == "drop":
+            evolution.drop_attribute("w")
+        else:
+            evolution.add_attribute(tiledb.Attr("w", dtype=np.float64))
+        evolution.array_evolve(uri)
+    array = tz.open(uri)
+    array.write({"x": [10, 11], "v": [1, 2], "w": [0.5, 1.5]}, at=1050)
+    array.write({"x": [11, 12], "v": [3, 4], "w": [2.5, 3.5]}, at=1060)
+    array.delete("x = 12", at=1070)
+    array.consolidate(fragments=[str(fragment.name) for fragment in array.fragments][-2:])
+    found = tz.open(uri).read(region={"x": (10, 99)}, order="row-major").to_pydict()
+    assert found == {"x": [10, 11], "v": [1, 3], "w": [0.5, 2.5]}

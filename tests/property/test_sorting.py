@@ -1,5 +1,7 @@
 """Orders as numbers, beside the plain rules that they stand for."""
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+import terrazzo as tz
 from terrazzo.engine import texts
-from terrazzo.engine.columns import of_binary
+from terrazzo.engine.columns import Column, of_binary
 from terrazzo.engine.hilbert import by_plane, by_table, positions
-from terrazzo.engine.order import equals_previous, sets_of_runs, sort_cells
+from terrazzo.engine.order import equals_previous, sets_of_runs, sort_cells, sort_keys
 from terrazzo.engine.texts import text_numbers, word
 
 _HIGHEST = [0, 1, 5, 1000, (1 << 32) - 1, (1 << 64) - 1]
@@ -108,3 +111,43 @@ def test_texts_that_repeat_are_ranked_and_others_taken_by_their_bytes():
 def test_a_word_of_a_text(items, place):
     wanted = [int.from_bytes(item[place : place + 8].ljust(8, b"\0"), "big") for item in items]
     assert word(_column(items), place).tolist() == wanted
+
+
+_WORDS = st.sampled_from([b"", b"k", b"x", b"x\0", b"a" * 8, b"\xff" * 8, b"a" * 8 + b"\xff" * 8, b"b" * 40])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(_WORDS, st.integers(0, 9), _WORDS), min_size=1, max_size=30),
+    st.sampled_from(["row-major", "col-major"]),
+)
+def test_keys_of_texts_and_numbers_sort_as_tuples_do(cells, order):
+    schema = tz.Schema(
+        [tz.Dim("a", "ascii"), tz.Dim("x", "int64", (0, 9)), tz.Dim("b", "ascii")], [tz.Attr("v", "int8")]
+    )
+    first, number, last = zip(*cells, strict=True)
+    keys = sort_keys([_column(first), Column(np.array(number)), _column(last)], schema, order)
+    found = list(zip(*(key.tolist() for key in keys), strict=True))
+    expected = [cell if order == "row-major" else cell[::-1] for cell in cells]
+    for one, two in zip(found, expected, strict=True):
+        assert [one < other for other in found] == [two < other for other in expected]
+        assert [one == other for other in found] == [two == other for other in expected]
+
+
+@pytest.mark.parametrize("n_dims", [1, 2])
+def test_sorting_cells_of_several_versions_holds_little_besides_their_keys(n_dims):
+    n = 1 << 16
+    rng = np.random.default_rng(n_dims)
+    schema = tz.Schema([tz.Dim(f"d{j}", "ascii") for j in range(n_dims)], [tz.Attr("v", "int8")])
+    coords = []
+    for _ in range(n_dims):
+        texts_ = rng.integers(97, 123, (n, 32), dtype=np.uint8)
+        texts_[n // 2 :] = texts_[: n // 2]  # every cell is there twice
+        coords.append(Column(texts_.reshape(-1), np.arange(n + 1) * 32))
+    keys = sort_keys(coords, schema)
+    tracemalloc.start()
+    _, same = sort_cells(keys)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.count_nonzero(same) == n // 2
+    assert peak < 96 * n

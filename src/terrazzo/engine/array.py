@@ -311,7 +311,8 @@ class Array:
     def upsert(self, data: Any, *, at: object = None, fragment_size: int | str | None = None) -> None:
         """Write cells, replacing those that have the same coordinates; of two in the data the last counts. Batches are
         gathered as by `write`."""
-        from terrazzo.engine.write import FRAGMENT_SIZE, write_sparse  # noqa: PLC0415
+        from terrazzo.engine.upsert import upsert  # noqa: PLC0415
+        from terrazzo.engine.write import FRAGMENT_SIZE  # noqa: PLC0415
 
         if self.schema.dense or self.schema.allows_duplicates:
             kind = (
@@ -323,10 +324,7 @@ class Array:
                 f"upsert needs an array where coordinates identify a cell; this one {kind}"
             )
         size = FRAGMENT_SIZE if fragment_size is None else parse_size(fragment_size, "fragment_size")
-        written = write_sparse(
-            self._store, self.schema, self._view.snapshot.schema_name, data, self._next_time(at), self._cipher,
-            size, last_wins=True,
-        )  # fmt: skip
+        written = upsert(self._view, data, self._next_time(at), size)
         self._view = with_fragments(self._view, written)
 
     def evolve(

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from terrazzo.engine.buffers import mask_of, numbers
+from terrazzo.engine.buffers import integers, mask_of, numbers
 from terrazzo.engine.columns import Column, concat, filtered, taken
 from terrazzo.engine.order import sort_cells, sort_keys
 from terrazzo.engine.plan import Request, plan_scan
@@ -160,10 +160,10 @@ def _rank_within(group: Any, is_new: Any) -> Any:
 def _codes(column: Column) -> Any:
     """Small integers that are equal where the cells are."""
     if column.offsets is not None:
-        codes = column.binary().dictionary_encode().indices.to_numpy().astype(np.int64)
+        codes = integers(column.binary().dictionary_encode().indices).astype(np.int64)
     else:
         width = column.values.dtype.itemsize * (column.values.shape[1] if column.values.ndim == 2 else 1)
         raw = np.ascontiguousarray(column.values)
         cells = pa.Array.from_buffers(pa.binary(width), len(column), [None, pa.py_buffer(raw)])
-        codes = cells.dictionary_encode().indices.to_numpy().astype(np.int64)
+        codes = integers(cells.dictionary_encode().indices).astype(np.int64)
     return codes if column.validity is None else np.where(column.validity, codes, -1)

@@ -83,7 +83,7 @@ class _Turn(NamedTuple):
 
     source: tuple[int, ...]
     mirrored: tuple[int, ...]
-    odd: int  # whether the digits are
+    odd: int  # whether the position so far is an odd number
 
     def walk(self, bits: Sequence[int]) -> tuple["_Turn", int]:
         """One bit of every axis: the state behind it, and their digits of the position."""
@@ -138,9 +138,8 @@ def by_plane(axes: Axes, bits: int) -> NDArray[np.uint64]:
     for plane in range(bits - 1, 0, -1):
         lower = _U64((1 << plane) - 1)
         for i in range(n):
-            mirror = (
-                (x[i] >> _U64(plane)) & _U64(1)
-            ) * lower  # the lower bits where this one is set, or none
+            # The lower bits where this one is set, or none.
+            mirror = ((x[i] >> _U64(plane)) & _U64(1)) * lower
             if i:
                 swap = (x[0] ^ x[i]) & (lower ^ mirror)
                 x[i] ^= swap

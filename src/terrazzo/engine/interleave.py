@@ -14,7 +14,7 @@ from terrazzo.engine.columns import Index, Mask
 from terrazzo.engine.order import Keys, sets_of_runs, sort_cells, sort_keys
 from terrazzo.engine.runner import run_all
 from terrazzo.engine.snapshot import StoredCondition
-from terrazzo.engine.together import Source, Times, Together
+from terrazzo.engine.together import Times, Together
 from terrazzo.format.schema import Schema
 
 
@@ -25,17 +25,11 @@ def nothing_ends(
     sources = [source for source in cells.sources if len(source)]
     if any(source.ends is not None or (purge and source.timed) for source in sources):
         return False
-    spans = [_span(source) for source in sources]
+    spans = [source.span for source in sources]
     earliest = min((first for first, _ in spans), default=0)
     if any(condition.time_ms >= earliest for condition in conditions):
         return False
     return schema.allows_duplicates or all(one[1] <= two[0] for one, two in pairwise(spans))
-
-
-def _span(source: Source) -> tuple[int, int]:
-    if not source.timed:
-        return int(source.times[0]), int(source.times[0])
-    return int(source.times.min()), int(source.times.max())
 
 
 def interleaved(cells: Together, schema: Schema, *, purge: bool) -> Index:

@@ -153,13 +153,23 @@ def _judges(condition: StoredCondition, sources: Sequence[Source]) -> list[int]:
     ]
 
 
+def _has_to_judge(rows: _Rows, condition: StoredCondition, sources: Sequence[Source]) -> bool:
+    """Whether a condition has any version to judge: many are older than the cells, or judged these long ago."""
+    judges = set(_judges(condition, sources))
+    for number, source in enumerate(sources):
+        if number not in judges and source.span[0] <= condition.time_ms:
+            return True
+    unbound = rows.effective[rows.judged < 0]  # made by updates, or no longer spoken for
+    return bool((unbound <= np.uint64(condition.time_ms)).any())
+
+
 def _delete(
     rows: _Rows, place: int, condition: StoredCondition, sources: Sequence[Source],
     missing: Sequence[frozenset[str]], schema: Schema,
 ) -> None:  # fmt: skip
-    delta = np.uint64(condition.time_ms)
-    if len(_judges(condition, sources)) == len(sources) and (rows.judged >= 0).all():
+    if not _has_to_judge(rows, condition, sources):
         return
+    delta = np.uint64(condition.time_ms)
     hit = np.flatnonzero(_hits(rows, condition, missing, schema))
     hit = _unjudged(rows, hit, condition, sources)
     made_now = (rows.origin[hit] >= 0) & (rows.effective[hit] == delta)
@@ -192,6 +202,8 @@ def _update(
         source = sources[number]
         mistaken = source.ended_by == np.uint64(source.processed.index(condition.marker))
         rows.judged[source.start + np.flatnonzero(mistaken)] = -1
+    if not _has_to_judge(rows, condition, sources):
+        return
     hit = np.flatnonzero(evaluate(of_condition(condition.body.matches), rows.columns, schema, len(rows)))
     hit = _unjudged(rows, hit, condition, sources)
     delta = np.uint64(condition.time_ms)

@@ -96,6 +96,9 @@ def _neighbours_alike(coords: Sequence[Column]) -> bool:
         if column.offsets is None:
             some = column.values[start:stop]
             same: Mask = some[1:] == some[:-1]
+            if some.dtype.kind == "f":  # libtiledb takes NaN for a coordinate
+                nan = np.isnan(some)
+                same |= nan[1:] & nan[:-1]
             return same
         import pyarrow.compute as pc  # noqa: PLC0415  # an open need not load it
 

@@ -1,8 +1,8 @@
 """Orders of cells as sortable integers.
 
-Coordinates become components, most significant first: in global order the space tile per dimension, then
-the coordinate per dimension. Components are packed into as few unsigned 64-bit keys as they need, measured
-on the cells at hand and not on the domain: mostly that is one, and sorting is one argsort.
+Coordinates become components, most significant first: in global order the space tile per dimension, then the
+coordinate per dimension, which for a text is one number or several. Components are packed into as few unsigned 64-bit
+keys as they need, measured on the cells at hand and not on the domain: mostly that is one.
 """
 
 from collections.abc import Sequence
@@ -79,35 +79,63 @@ def sort_cells(keys: Keys) -> tuple[Index | None, NDArray[np.bool_]]:
 
 def _sort_packed(keys: Keys) -> tuple[Index, NDArray[np.bool_]]:
     """Numbers sort several times as fast as indices: the row goes behind as many bits of the keys as leave room for it.
-    Cells that are alike in these are then sorted by the rest."""
-    bits = (len(keys[0]) - 1).bit_length()
-    packed, room, rest = np.zeros_like(keys[0]), 64 - bits, Keys()
-    for key in keys:
-        width = int(key.max()).bit_length()
-        lost = max(width - room, 0)
-        if width > lost:
-            packed <<= np.uint64(width - lost)
-            packed |= key >> np.uint64(lost)
-            room -= width - lost
-        if lost:
-            rest.append(key & np.uint64((1 << lost) - 1))
-    packed <<= np.uint64(bits)
-    packed |= np.arange(len(packed), dtype=np.uint64)
-    packed.sort()
-    same = equals_previous([packed >> np.uint64(bits)], None)
-    packed &= np.uint64((1 << bits) - 1)
-    index = packed.view(np.int64)
-    if rest and same.any():
-        places = np.flatnonzero(same | np.append(same[1:], False))
-        rows, groups = index[places], np.cumsum(~same[places], dtype=np.uint64)
-        order, same[places] = _sort_packed([groups, *(key[rows] for key in rest)])
-        index[places] = rows[order]
+    Cells that are alike in these, though not in all, are sorted again by the bits that follow."""
+    left = [int(key.max()).bit_length() for key in keys]  # of each key, the low bits that were not looked at
+    index, same = _sort_by_some_bits(keys, left)
+    alike = same
+    while any(left) and len(places := _unsettled(keys, left, index, alike)):
+        rows, groups = index[places], np.cumsum(~alike[places], dtype=np.uint64)
+        order, found = _sort_by_some_bits(keys, left, rows, groups)
+        index[places], same[places] = rows[order], found
+        alike = np.zeros_like(same)
+        alike[places] = found
     return index, same
 
 
+def _sort_by_some_bits(
+    keys: Keys, left: list[int], rows: Index | None = None, groups: NDArray[np.uint64] | None = None
+) -> tuple[Index, NDArray[np.bool_]]:
+    """The order of some rows by their groups and then by as many bits of their keys as have room, and which of them are
+    alike in these; `left` is told."""
+    packed = np.zeros(len(keys[0]), np.uint64) if groups is None else groups.copy()
+    for_rows = (len(packed) - 1).bit_length()
+    room = 64 - for_rows - (0 if groups is None else int(groups[-1]).bit_length())
+    for place, key in enumerate(keys):
+        if taken := min(left[place], room):
+            left[place] -= taken
+            room -= taken
+            bits = (key if rows is None else key[rows]) >> np.uint64(left[place])
+            bits &= np.uint64((1 << taken) - 1)
+            packed <<= np.uint64(taken)
+            packed |= bits
+    packed <<= np.uint64(for_rows)
+    packed |= np.arange(len(packed), dtype=np.uint64)
+    packed.sort()
+    same = equals_previous([packed >> np.uint64(for_rows)], None)
+    packed &= np.uint64((1 << for_rows) - 1)
+    return packed.view(np.int64), same
+
+
+def _unsettled(keys: Keys, left: list[int], index: Index, alike: NDArray[np.bool_]) -> Index:
+    """Places of cells that are alike so far, in groups whose members are not the same cell: those are in order."""
+    places = np.flatnonzero(alike | np.append(alike[1:], False))
+    rows, begins = index[places], ~alike[places]
+    differs = np.zeros(len(places), bool)
+    for key, bits in zip(keys, left, strict=True):
+        if bits:
+            some = key[rows]
+            differs[1:] |= some[1:] != some[:-1]
+    differs &= ~begins
+    groups = np.cumsum(begins) - 1
+    mixed = np.zeros(int(groups[-1]) + 1 if len(groups) else 0, bool)
+    mixed[groups[differs]] = True
+    return places.compress(mixed[groups])
+
+
 def sets_of_runs(keys: Keys, ends: Sequence[int], largest: int | None = None) -> list[list[slice]]:
-    """Rows in sets that hold no equal keys between them: sorted runs are cut at the same keys, into a few sets per
-    core and none of them large, or of about `largest` rows. Where there is nothing to cut, all rows are one set."""
+    """Rows in sets that hold no equal keys between them: sorted runs are cut at the same places of the first key, into a
+    few sets per core and none of them large, or of about `largest` rows. Where there is nothing to cut, all rows are one
+    set."""
     n = len(keys[0])
     runs = [(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True) if b > a]
     largest = largest or max(_IN_CACHE, _STRETCH * len(runs))
@@ -155,7 +183,8 @@ def _tile(column: Column, dim: Dim) -> Component | None:
     if dim.datatype.is_float:
         # In the dimension's own precision, as libtiledb computes it: a value on a border starts a tile.
         scalar = column.values.dtype.type
-        tiles = ((column.values - scalar(low)) / scalar(dim.tile)).astype(np.uint64)
+        with np.errstate(invalid="ignore"):  # NaN, which libtiledb takes for a coordinate, is in any tile
+            tiles = ((column.values - scalar(low)) / scalar(dim.tile)).astype(np.uint64)
     else:
         if high - low < dim.tile:
             return None
@@ -191,14 +220,17 @@ def _from_zero(values: NDArray[np.uint64]) -> Component:
 
 
 def _packed(components: list[Component]) -> Keys:
-    """Neighbouring components share a key as long as their bounds multiply to 64 bits at most."""
+    """Neighbouring components share a key as long as their bounds multiply to 64 bits at most. What is the same for all
+    cells needs none."""
     keys: Keys = []
     room = 0
     for values, bound in components:
+        if bound == 1:
+            continue
         if keys and room >= bound:
             keys[-1] = keys[-1] * np.uint64(bound) + values
             room //= bound
         else:
             keys.append(values)
-            room = (1 << 64) // max(bound, 1)
-    return keys
+            room = (1 << 64) // bound
+    return keys or [components[0].values]

@@ -138,9 +138,9 @@ def _strings_inside(ranges: Ranges, column: Column) -> Mask:
             continue
         inside = np.ones(len(column), bool)
         if a is not None:
-            inside &= pc.greater_equal(cells, binary(a)).to_numpy(zero_copy_only=False)
+            inside &= mask_of(pc.greater_equal(cells, binary(a)))
         if b is not None:
-            inside &= pc.less_equal(cells, binary(b)).to_numpy(zero_copy_only=False)
+            inside &= mask_of(pc.less_equal(cells, binary(b)))
         mask |= inside
     return mask
 

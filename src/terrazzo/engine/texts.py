@@ -14,8 +14,8 @@ _SAMPLE = 1 << 16
 
 
 def text_numbers(column: Column) -> list[NDArray[np.uint64]]:
-    """Numbers per text, the most significant first. Texts that are short and mostly differ are taken by their bytes;
-    others are ranked, which leaves more room for the numbers of other dimensions."""
+    """Numbers per text, the most significant first. Texts that are short and seem to differ mostly are taken by their
+    bytes; others are ranked, which leaves more room for the numbers of other dimensions."""
     assert column.offsets is not None
     sizes = np.diff(column.offsets)
     longest = int(sizes.max(initial=0))

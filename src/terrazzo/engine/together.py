@@ -35,6 +35,13 @@ class Source:
     def __len__(self) -> int:
         return self.stop - self.start
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """When the first and the last of its cells were written."""
+        if not self.timed:
+            return int(self.times[0]), int(self.times[0])
+        return int(self.times.min()), int(self.times.max())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Together:

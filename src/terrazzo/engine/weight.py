@@ -18,7 +18,8 @@ _Sizes = NDArray[np.int64]
 _BARE = (
     32  # time, key, place in the order, whether it is inside the box; a little more for what is being sorted
 )
-_KEYS = 80  # of coordinates that need several keys: they are ranked, and sorted as a whole
+_KEYS = 80  # of coordinates that need several keys, and where cells are alike in the first are sorted again
+_TEXT = 32  # per dimension of text: its bytes as numbers
 _VERSIONS = 160  # when every version begins and ends and by what, masks of conditions, a second order
 _COPIES = 3  # of columns where conditions are at work: without cells outside of the box, and with what updates append
 _PIECES = 8  # one part in so many of the memory is for tiles on their way, stored or encoded
@@ -43,7 +44,7 @@ def weight_of(
 ) -> Weight:
     dims = view.schema.dims
     several = view.schema.cell_order is Layout.HILBERT or any(d.is_var or d.datatype.is_float for d in dims)
-    bare = _BARE + (_KEYS if several else 0)
+    bare = _BARE + (_KEYS if several else 0) + _TEXT * sum(dim.is_var for dim in dims)
     plain = not any(fragment.footer.slots.has_delete_metadata for fragment in run)
     plain &= not any(condition.time_ms >= run[0].name.start_ms for condition in conditions)
     plain &= not (purge and any(fragment.has_timestamps for fragment in run))

@@ -30,10 +30,19 @@ FRAGMENT_SIZE = 1 << 30
 
 def write_sparse(
     store: Store, schema: Schema, schema_name: str, data: Any, time_ms: int, cipher: Aes256Gcm | None,
-    fragment_size: int = FRAGMENT_SIZE, *, last_wins: bool = False,
+    fragment_size: int = FRAGMENT_SIZE,
 ) -> tuple[Fragment, ...]:  # fmt: skip
-    """Write and commit; no cells at all, and an input that turns out to be wrong, leave nothing behind. Of cells with
-    the same coordinates the last one counts, if that is wanted; between fragments it does so anyway."""
+    """Write and commit; no cells at all leave nothing behind."""
+    written = put_sparse(store, schema, schema_name, data, time_ms, cipher, fragment_size)
+    commit_fragments(store, [fragment.name for fragment in written])
+    return written
+
+
+def put_sparse(
+    store: Store, schema: Schema, schema_name: str, data: Any, time_ms: int, cipher: Aes256Gcm | None,
+    fragment_size: int, *, last_wins: bool = False,
+) -> tuple[Fragment, ...]:  # fmt: skip
+    """Fragments that nobody sees yet. An input that turns out to be wrong leaves nothing behind."""
     written: list[Fragment] = []
     try:
         for columns in gathered(data, schema, fragment_size):
@@ -41,12 +50,16 @@ def write_sparse(
             encoded = encode_sparse(new_name(time_ms), schema, schema_name, ordered, cipher=cipher)
             written.append(put_fragment(store, encoded))
     except BaseException:
-        with suppress(TerrazzoError):  # nobody sees them: if they cannot be removed now, vacuum does it later
-            for fragment in written:
-                store.delete_folder(fragment.key)
+        take_back(store, written)
         raise
-    commit_fragments(store, [fragment.name for fragment in written])
     return tuple(written)
+
+
+def take_back(store: Store, written: Iterable[Fragment]) -> None:
+    """Remove fragments that nobody sees. Where that fails, vacuum does it later."""
+    with suppress(TerrazzoError):
+        for fragment in written:
+            store.delete_folder(fragment.key)
 
 
 def gathered(data: Any, schema: Schema, size: int) -> Iterator[dict[str, Column]]:

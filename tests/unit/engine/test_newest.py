@@ -44,3 +44,11 @@ def test_what_did_not_pass_still_hides_an_older_version():
     cells = Cells({"x": columns("int64", [_BLOCK]), "v": Column(np.arange(N))}, times, passed)
     (found,) = newest([cells], schema("int64"))
     assert found["v"].values.tolist() == np.delete(np.arange(N), [_BLOCK - 1, _BLOCK]).tolist()
+
+
+def test_two_coordinates_that_are_no_numbers_are_one():
+    """libtiledb takes NaN for a coordinate."""
+    x = Column(np.array([1.0, 2.0, np.nan, np.nan]))
+    cells = Cells({"x": x, "v": Column(np.arange(4))}, np.array([5, 5, 9, 5], np.uint64), None)
+    (found,) = newest([cells], schema("float64"))
+    assert found["v"].values.tolist() == [0, 1, 2]
