@@ -38,9 +38,7 @@ def _untied(view: View, written: tuple[Fragment, ...], memory: int) -> tuple[Fra
         ):
             return written
         names = [str(fragment.name) for fragment in written]
-        plan = plan_consolidation(
-            alone, Selection(), fragments=names, purge=True, memory=max(memory, _LEAST)
-        )
+        plan = plan_consolidation(alone, Selection(), fragments=names, purge=True, memory=max(memory, _LEAST))
         created = run_consolidation(plan)
     except BaseException:
         take_back(view.store, written)
