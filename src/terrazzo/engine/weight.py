@@ -18,7 +18,7 @@ _Sizes = NDArray[np.int64]
 _BARE = (
     32  # time, key, place in the order, whether it is inside the box; a little more for what is being sorted
 )
-_KEYS = 80  # of coordinates that need several keys, and where cells are alike in the first are sorted again
+_KEYS = 96  # of coordinates that need several keys, and where cells are alike in the first are sorted again
 _TEXT = 32  # per dimension of text: its bytes as numbers
 _VERSIONS = 160  # when every version begins and ends and by what, masks of conditions, a second order
 _COPIES = 3  # of columns where conditions are at work: without cells outside of the box, and with what updates append
