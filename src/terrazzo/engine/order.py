@@ -97,19 +97,22 @@ def _sort_by_some_bits(
 ) -> tuple[Index, NDArray[np.bool_]]:
     """The order of some rows by their groups and then by as many bits of their keys as have room, and which of them are
     alike in these; `left` is told."""
-    packed = np.zeros(len(keys[0]), np.uint64) if groups is None else groups.copy()
-    for_rows = (len(packed) - 1).bit_length()
-    room = 64 - for_rows - (0 if groups is None else int(groups[-1]).bit_length())
+    n = len(keys[0]) if rows is None else len(rows)
+    for_rows = (n - 1).bit_length()
+    room, packed = 64 - for_rows, np.arange(n, dtype=np.uint64)
+    if groups is not None:
+        room -= int(groups[-1]).bit_length()
+        packed |= groups << np.uint64(for_rows + room)
     for place, key in enumerate(keys):
         if taken := min(left[place], room):
             left[place] -= taken
             room -= taken
-            bits = (key if rows is None else key[rows]) >> np.uint64(left[place])
-            bits &= np.uint64((1 << taken) - 1)
-            packed <<= np.uint64(taken)
-            packed |= bits
-    packed <<= np.uint64(for_rows)
-    packed |= np.arange(len(packed), dtype=np.uint64)
+            bits = key if rows is None else key[rows]
+            if left[place]:
+                bits = bits >> np.uint64(left[place])
+            if rows is not None:  # the bits above were looked at before
+                bits &= np.uint64((1 << taken) - 1)
+            packed |= bits << np.uint64(for_rows + room)
     packed.sort()
     same = equals_previous([packed >> np.uint64(for_rows)], None)
     packed &= np.uint64((1 << for_rows) - 1)
