@@ -211,6 +211,12 @@ def test_a_run_of_tiles_decodes_as_each_of_them_does(data):
         which = draw(st.integers(0, len(tiles) - 1))
         tiles[which] = damaged(draw, tiles[which])
 
+    decodes_alike(codec, tiles, sizes)
+
+
+def decodes_alike(codec: TileCodec, tiles: list[bytes], sizes: list[int]) -> None:
+    """That a run gives what its tiles do one by one, or an error where one of them does."""
+
     def one_by_one() -> bytes | None:
         try:
             return b"".join(codec.decode(tile, n).tobytes() for tile, n in zip(tiles, sizes, strict=True))
@@ -224,6 +230,61 @@ def test_a_run_of_tiles_decodes_as_each_of_them_does(data):
     except FormatError:
         found = None
     assert found == one_by_one()
+
+
+_STACKABLE = [ByteShuffle(), BitShuffle(), Xor(), Delta(), Delta(Datatype.UINT16)]
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data())
+def test_tiles_that_are_alike_decode_as_each_of_them_does(data):
+    """Whatever was damaged, and where chunks are not of the usual kind."""
+    draw = data.draw
+    kinds = [
+        Datatype.UINT8,
+        Datatype.INT16,
+        Datatype.INT32,
+        Datatype.UINT64,
+        Datatype.FLOAT32,
+        Datatype.FLOAT64,
+    ]
+    kind, filter_ = draw(st.sampled_from(kinds)), draw(st.sampled_from(_STACKABLE))
+    per_cell = draw(st.sampled_from([1, 1, 3]))
+    codec = TileCodec(
+        Pipeline((filter_, Zstd()), draw(st.sampled_from([65_536, 65_536, 0]))), kind, kind.size * per_cell
+    )
+    lengths = st.sampled_from([0, 1, 2, 7, 64, 1000, 20_001, 70_000])
+    groups = draw(st.lists(st.tuples(lengths, st.integers(1, 4)), max_size=4))
+    sizes = [n * codec.cell_size for n, times in groups for _ in range(times)]
+    rng = np.random.default_rng(draw(st.integers(0, 9)))
+    contents = [rng.integers(0, draw(st.sampled_from([2, 256])), n, np.uint8) for n in sizes]
+    try:
+        tiles = [codec.encode(content) for content in contents]
+    except InvalidRequestError:
+        reject()
+    if tiles and draw(st.booleans()):
+        which = draw(st.integers(0, len(tiles) - 1))
+        tiles[which] = damaged(draw, tiles[which])
+    decodes_alike(codec, tiles, sizes)
+
+
+@pytest.mark.parametrize("filter_", _STACKABLE, ids=lambda each: type(each).__name__)
+def test_many_tiles_are_decoded_in_few_calls(filter_, monkeypatch):
+    codec = TileCodec(Pipeline((filter_, Zstd()), 65_536), Datatype.INT64, 8)
+    content = np.arange(10_000).view(np.uint8)  # two chunks
+    tile, calls = codec.encode(content), []
+    decompress = Zstd.decompress
+    monkeypatch.setattr(Zstd, "decompress", staticmethod(lambda *a: calls.append(a) or decompress(*a)))
+    out = np.empty(12 * len(content), np.uint8)
+    codec.decode_run([tile] * 12, [len(content)] * 12, out)
+    assert out.tobytes() == content.tobytes() * 12
+    assert len(calls) == 2
+
+    large, calls[:] = np.arange(100_000).view(np.uint8), []  # thirteen chunks in one tile
+    out = np.empty(len(large), np.uint8)
+    codec.decode_run([codec.encode(large)], [len(large)], out)
+    assert out.tobytes() == large.tobytes()
+    assert len(calls) <= 3
 
 
 def in_a_stream(piece: bytes) -> bytes:

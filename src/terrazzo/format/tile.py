@@ -11,7 +11,10 @@ Every chunk passes the filters by itself. `TileCodec` writes the chunks that lib
 
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +24,7 @@ from terrazzo.errors import CorruptionError, FormatError, InvalidRequestError
 from terrazzo.format.chunks import cut_cells, cut_var_cells
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters.aes import Aes256Gcm
-from terrazzo.format.filters.base import Element, Filter, FilterCode, Parts, joined
+from terrazzo.format.filters.base import Element, Filter, FilterCode, Parts, Stackable, joined
 from terrazzo.format.filters.compress import Compressor, Zstd
 from terrazzo.format.filters.dictionary import Dictionary
 from terrazzo.format.filters.pipeline import Pipeline
@@ -39,12 +42,27 @@ PLACEHOLDER_OFFSETS = bytes(8)
 
 _HEADER = struct.Struct("<III")
 _SINGLE = struct.Struct("<IIII")  # a compressor's block without metadata and with one part of data
+_PAIR = struct.Struct("<II IIII")  # with one part of metadata, too
 _COMPRESSED = struct.Struct("<III IIII")  # the header of a chunk, and such a block
 _LARGEST = 0xFFFF_FFFF
 _AT_ONCE = 1 << 20  # bytes of chunks that are decompressed in one call
+_STACK = 1 << 20  # bytes of tiles that are decoded together
 _Chunk = tuple[int, int, int, int]
 """Its original size, and where in the tile its metadata start, its data start and its data end."""
 
+_IN_LONG_CALLS = frozenset(
+    {
+        FilterCode.NONE,
+        FilterCode.GZIP,
+        FilterCode.ZSTD,
+        FilterCode.LZ4,
+        FilterCode.BZIP2,
+        FilterCode.AES_256_GCM,
+        FilterCode.CHECKSUM_MD5,
+        FilterCode.CHECKSUM_SHA256,
+        FilterCode.WEBP,
+    }
+)
 # libtiledb divides by a window or an element count that is 0 here, so that its own bytes are junk.
 _NOT_OF_NOTHING = frozenset(
     {
@@ -91,6 +109,9 @@ class TileCodec:
     expansion: int = field(init=False, repr=False, compare=False)
     """No stored byte stands for more bytes than this, apart from strings that repeat."""
     _is_zstd: bool = field(init=False, repr=False, compare=False)  # and nothing else
+    _stackable: Stackable | None = field(init=False, repr=False, compare=False)  # in front of zstd
+    in_short_calls: bool = field(init=False, repr=False, compare=False)
+    """To decode tiles takes many short calls of numpy: threads that make them at the same time hinder each other."""
 
     def __post_init__(self) -> None:
         filters = self.pipeline.filters
@@ -110,6 +131,10 @@ class TileCodec:
         assign(self, "_compress", only.compress if isinstance(only, Compressor) else None)
         assign(self, "_decompress", only.decompress if isinstance(only, Compressor) else None)
         assign(self, "_is_zstd", isinstance(only, Zstd))
+        pair = len(filters) == 2 and isinstance(filters[1], Zstd) and isinstance(filters[0], Stackable)
+        assign(self, "_stackable", filters[0] if pair and strings is None else None)
+        short = any(each.code not in _IN_LONG_CALLS for each in filters)
+        assign(self, "in_short_calls", short and self._stackable is None)
 
     def _string_filter(self, filters: tuple[Filter, ...]) -> Rle | Dictionary | None:
         if not self.var or not filters:
@@ -202,13 +227,16 @@ class TileCodec:
         """Tiles one behind the other into `out`, which has just their size.
 
         Chunks that are a zstd frame and nothing else are decompressed many at a time: a call costs as much as a chunk,
-        and each is a moment at which threads wait for each other.
+        and each is a moment at which threads wait for each other. For the same reason a filter in front of zstd is
+        given the chunks of many tiles that are alike.
         """
         if not self._is_zstd:
-            start = 0
-            for tile, size in zip(tiles, sizes, strict=True):
-                self.decode(tile, size, out[start : start + size])
-                start += size
+            first = start = 0
+            while first < len(tiles):
+                last = first + self._alike(sizes[first:])
+                end = start + sizes[first] * (last - first)
+                self._decode_alike(tiles[first:last], sizes[first], out[start:end])
+                first, start = last, end
             return
         run, begin, end = list[tuple[memoryview, _Chunk]](), 0, 0  # its chunks, and where they go
         for tile, size in zip(tiles, sizes, strict=True):
@@ -226,6 +254,66 @@ class TileCodec:
                     begin = end
         if run:
             self._decode_frames(run, out[begin:end])
+
+    def _alike(self, sizes: Sequence[int]) -> int:
+        """How many of the first tiles are decoded together."""
+        if self._stackable is None or not sizes[0]:
+            return 1
+        most = max(_STACK // sizes[0], 1)
+        return next((n for n, size in enumerate(sizes[:most]) if size != sizes[0]), min(most, len(sizes)))
+
+    def _decode_alike(self, tiles: Sequence[Bytes], size: int, out: NDArray[np.uint8]) -> None:
+        """Tiles of one size."""
+        rows = out.reshape(len(tiles), size)
+        if self._stackable is None:
+            for tile, row in zip(tiles, rows, strict=True):
+                self.decode(tile, size, row)
+            return
+        views = [memoryview(tile) for tile in tiles]
+        cut = [_chunks(view, size)[0] for view in views]
+        if len(views) > 1 and all([c[0] for c in each] == [c[0] for c in cut[0]] for each in cut):
+            start = 0
+            for alike in zip(*cut, strict=True):  # the same chunk of every tile
+                end = start + alike[0][0]
+                self._decode_stack(list(zip(views, alike, strict=True)), rows[:, start:end])
+                start = end
+            return
+        for view, chunks, row in zip(views, cut, rows, strict=True):
+            start = 0
+            for n, of_one_size in groupby(chunks, key=itemgetter(0)):
+                many = list(of_one_size)
+                most = max(_STACK // n, 1) if n else len(many)
+                for first in range(0, len(many), most):
+                    some = many[first : first + most]
+                    target = row[start : start + n * len(some)].reshape(len(some), n)
+                    self._decode_stack([(view, chunk) for chunk in some], target)
+                    start += n * len(some)
+
+    def _decode_stack(self, run: list[tuple[memoryview, _Chunk]], out: NDArray[np.uint8]) -> None:
+        """Chunks of one size, one in a row. What is out of the ordinary, or damaged, is looked at chunk by chunk."""
+        with suppress(CorruptionError):
+            if len(run) > 1 and self._decode_usual(run, out):
+                return
+        for (view, chunk), row in zip(run, out, strict=True):
+            row[:] = np.frombuffer(self._chunk(view, *chunk, None), np.uint8)
+
+    def _decode_usual(self, run: list[tuple[memoryview, _Chunk]], out: NDArray[np.uint8]) -> bool:
+        """Whether they all were of the usual kind; only then `out` holds anything."""
+        assert self._stackable is not None
+        usual = self._stackable.stacked(out.shape[1], self._elements[0])
+        if usual is None:
+            return False
+        metadata, n = usual[0], len(usual[0]) + usual[1]
+        frames = list[memoryview]()
+        for view, chunk in run:
+            if (pair := _pair_of_frames(view, chunk, len(metadata), usual[1])) is None:
+                return False
+            frames += pair
+        rows = np.frombuffer(Zstd.decompress(b"".join(frames), n * len(run)), np.uint8).reshape(-1, n)
+        if (rows[:, : len(metadata)] != np.frombuffer(metadata, np.uint8)).any():
+            return False
+        self._stackable.decode_stack(rows[:, len(metadata) :], out, self._elements[0])
+        return True
 
     def _decode_frames(self, run: list[tuple[memoryview, _Chunk]], out: NDArray[np.uint8]) -> None:
         frames = [view[chunk[2] : chunk[3]] for view, chunk in run]
@@ -287,6 +375,21 @@ def _is_frame(view: memoryview, size: int, metadata: int, data: int, end: int) -
         and _SINGLE.unpack_from(view, metadata) == (0, 1, size, end - data)
         and Zstd.is_frame(view[data:end], size)
     )
+
+
+def _pair_of_frames(
+    view: memoryview, chunk: _Chunk, metadata_size: int, data_size: int
+) -> tuple[memoryview, memoryview] | None:
+    """The metadata and the data of a chunk, if they are one zstd frame each that states this size."""
+    _, metadata, data, end = chunk
+    if data - metadata != _PAIR.size:
+        return None
+    found = _PAIR.unpack_from(view, metadata)
+    middle = data + found[3]
+    if found != (1, 1, metadata_size, middle - data, data_size, end - middle):
+        return None
+    pair = view[data:middle], view[middle:end]
+    return pair if Zstd.is_frame(pair[0], metadata_size) and Zstd.is_frame(pair[1], data_size) else None
 
 
 def _chunks(view: memoryview, size: int) -> tuple[list[_Chunk], int]:

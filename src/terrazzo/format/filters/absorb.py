@@ -18,7 +18,7 @@ from terrazzo.format.wire import Bytes
 
 _COUNTS = struct.Struct("<II")
 _SIZES = struct.Struct("<II")
-_SINGLE = struct.Struct("<IIII")  # the usual block: no metadata, one part of data
+_SINGLE = struct.Struct("<IIII")
 _LARGEST = 0xFFFF_FFFF
 
 
@@ -31,6 +31,11 @@ def absorb(parts: Parts, compress: Callable[[Bytes], Bytes]) -> Parts:
     block = [_COUNTS.pack(len(parts.metadata), len(parts.data))]
     block += [_SIZES.pack(len(part), len(kept)) for part, kept in zip(originals, stored, strict=True)]
     return Parts((b"".join(block),), (joined(tuple(stored)),))
+
+
+def single_block(original: int, stored: int) -> bytes:
+    """The usual block: no metadata, one part of data."""
+    return _SINGLE.pack(0, 1, original, stored)
 
 
 def release(parts: Parts, decompress: Callable[[Bytes, int], Bytes], limit: int) -> Parts:

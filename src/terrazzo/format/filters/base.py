@@ -10,7 +10,10 @@ last, reading last to first. Two habits decide where a filter's own metadata goe
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from terrazzo.errors import CorruptionError
 from terrazzo.format.datatypes import Datatype
@@ -92,6 +95,20 @@ class Filter(Protocol):
     @classmethod
     def unpack_options(cls, cursor: Cursor, version: int) -> Self:
         """Options as `version` stores them; the cursor covers the options and nothing else."""
+        ...
+
+
+@runtime_checkable
+class Stackable(Protocol):
+    """A filter that decodes the same chunk of many tiles in one call: a call costs as much as a chunk, and each is a
+    moment at which threads wait for each other."""
+
+    def stacked(self, size: int, element: Element) -> tuple[bytes, int] | None:
+        """The metadata of a usual chunk of `size` bytes, and the size of its data; None if these differ."""
+        ...
+
+    def decode_stack(self, rows: NDArray[np.uint8], out: NDArray[np.uint8], element: Element) -> None:
+        """Data of such chunks, one in a row, to their bytes, one in a row; a row is in one piece."""
         ...
 
 

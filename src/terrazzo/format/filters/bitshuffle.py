@@ -62,9 +62,15 @@ class BitShuffle:
             if size % 8:
                 target[part] = source[part]
             else:
-                _unshuffle(source[part], target[part], width)
+                _unshuffle(source[part][None], target[part][None], width)
             start += size
         return Parts(metadata, (as_piece(target),))
+
+    def stacked(self, size: int, element: Element) -> tuple[bytes, int] | None:  # noqa: ARG002
+        return None if size % 8 else (pack_sizes([size]), size)
+
+    def decode_stack(self, rows: NDArray[np.uint8], out: NDArray[np.uint8], element: Element) -> None:
+        _unshuffle(rows, out, element.datatype.size)
 
     def bound(self, size: int, element: Element) -> int:  # noqa: ARG002
         return size + 4 + 8 * MOST_PARTS
@@ -108,18 +114,19 @@ def _shuffle(source: NDArray[np.uint8], target: NDArray[np.uint8], width: int) -
 
 
 def _unshuffle(source: NDArray[np.uint8], target: NDArray[np.uint8], width: int) -> None:
-    word, end = np.dtype(f"<u{width}"), 0
-    for start, count, eighth in _blocks(len(source), width):
+    """Parts, one in a row."""
+    word, end, n = np.dtype(f"<u{width}"), 0, len(source)
+    for start, count, eighth in _blocks(source.shape[1], width):
         end = start + count * eighth * 8 * width
-        rows = np.empty((8, count * eighth), word)
-        pieces = rows.view(np.uint8).reshape(8, count, eighth, width)
-        planes = source[start:end].reshape(count, width, 8, eighth)
+        rows = np.empty((8, n * count * eighth), word)
+        pieces = rows.view(np.uint8).reshape(8, n, count, eighth, width)
+        planes = source[:, start:end].reshape(n, count, width, 8, eighth)
         for byte in range(width):
-            pieces[..., byte] = planes[:, byte].transpose(1, 0, 2)
+            pieces[..., byte] = planes[:, :, byte].transpose(2, 0, 1, 3)
         _transpose_bits(rows)
-        cells = target[start:end].view(word).reshape(-1, 8)
-        copy_rows(rows, cells.T)
-    target[end:] = source[end:]
+        cells = target[:, start:end].view(word).reshape(n, count * eighth, 8)
+        copy_rows(rows.reshape(8, n, count * eighth), cells.transpose(2, 0, 1))
+    target[:, end:] = source[:, end:]
 
 
 def _transpose_bits(rows: NDArray[Any]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts, joined
@@ -34,6 +35,19 @@ class ByteShuffle:
             return Parts(metadata, (_unshuffled(data, width),))
         cursor = Cursor(data)
         return Parts(metadata, (joined(tuple(_unshuffled(cursor.take(size), width) for size in sizes)),))
+
+    def stacked(self, size: int, element: Element) -> tuple[bytes, int] | None:  # noqa: ARG002
+        return pack_sizes([size]), size
+
+    def decode_stack(self, rows: NDArray[np.uint8], out: NDArray[np.uint8], element: Element) -> None:
+        n, size = rows.shape
+        width = element.datatype.size
+        count = size // width
+        whole = count * width
+        planes, cells = rows[:, :whole].reshape(n, width, count), out[:, :whole].reshape(n, count, width)
+        for plane in range(width):
+            cells[:, :, plane] = planes[:, plane]
+        out[:, whole:] = rows[:, whole:]
 
     def bound(self, size: int, element: Element) -> int:  # noqa: ARG002
         return size + 4 + 4 * MOST_PARTS

@@ -12,12 +12,13 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from terrazzo.errors import CorruptionError
 from terrazzo.format import versions
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters import differences
-from terrazzo.format.filters.absorb import absorb, release
+from terrazzo.format.filters.absorb import absorb, release, single_block
 from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts
 from terrazzo.format.filters.pieces import as_array, as_piece
 from terrazzo.format.wire import U64, Bytes, Cursor
@@ -45,6 +46,18 @@ class Delta:
     def decode(self, parts: Parts, element: Element, limit: int) -> Parts:
         dtype = differences.decoded_as("delta", self.reinterpret, element.datatype)
         return release(parts, partial(_decoded, dtype=dtype), limit)
+
+    def stacked(self, size: int, element: Element) -> tuple[bytes, int] | None:
+        dtype = differences.counted_as(self.reinterpret, element.datatype)
+        if dtype is None or not size or size % dtype.itemsize:
+            return None
+        return single_block(size, U64.size + size), U64.size + size
+
+    def decode_stack(self, rows: NDArray[np.uint8], out: NDArray[np.uint8], element: Element) -> None:
+        dtype = differences.decoded_as("delta", self.reinterpret, element.datatype)
+        if (rows[:, : U64.size] != np.frombuffer(U64.pack(out.shape[1] // dtype.itemsize), np.uint8)).any():
+            raise CorruptionError(f"delta: the count of elements does not make {out.shape[1]} bytes")
+        np.add.accumulate(rows[:, U64.size :].view(dtype), axis=1, dtype=dtype, out=out.view(dtype))
 
     def bound(self, size: int, element: Element) -> int:  # noqa: ARG002
         return size + 8 + MOST_PARTS * 24

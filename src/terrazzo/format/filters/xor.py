@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from terrazzo.errors import CorruptionError, InvalidRequestError
 from terrazzo.format.datatypes import Datatype
@@ -53,6 +54,13 @@ class Xor:
             np.bitwise_xor.accumulate(source[start:end], out=target[start:end])
             start = end
         return Parts(metadata, (as_piece(target),))
+
+    def stacked(self, size: int, element: Element) -> tuple[bytes, int] | None:
+        return None if size % element.datatype.size else (pack_sizes([size]), size)
+
+    def decode_stack(self, rows: NDArray[np.uint8], out: NDArray[np.uint8], element: Element) -> None:
+        word = np.dtype(f"<u{element.datatype.size}")
+        np.bitwise_xor.accumulate(rows.view(word), axis=1, out=out.view(word))
 
     def bound(self, size: int, element: Element) -> int:  # noqa: ARG002
         return size + 4 + 4 * MOST_PARTS
