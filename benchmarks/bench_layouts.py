@@ -63,6 +63,17 @@ def names(numbers: np.ndarray) -> Any:
     return pa.array(np.char.add("gene", np.char.zfill(numbers.astype("U"), 7)))
 
 
+FILTERS = {
+    "byteshuffle": tz.filters.ByteShuffle(), "bitshuffle": tz.filters.BitShuffle(), "delta": tz.filters.Delta(),
+    "double delta": tz.filters.DoubleDelta(), "xor": tz.filters.Xor(),
+}  # fmt: skip
+
+
+def filtered(each: object) -> tz.Schema:
+    dims = [tz.Dim(name, "int64", (0, SIDE - 1), 1000, filters=[each, *ZSTD]) for name in "xy"]
+    return tz.Schema(dims, [number()])
+
+
 def axes(names: str, high: int = SIDE - 1, tile: int | None = 1000, kind: str = "int64") -> list[tz.Dim]:
     domain = (0.0, float(high + 1)) if kind == "float64" else (0, high)
     return [tz.Dim(name, kind, domain, tile, filters=ZSTD) for name in names]
@@ -90,6 +101,7 @@ def layouts() -> dict[str, tuple[tz.Schema, Callable[[int, int], Table]]]:
         "datetime_ns, int64": (tz.Schema([when, *axes(["sensor"], 9999, 10_000)], [number()]), moments),
         "int64 × 2, text attribute": (tz.Schema(axes("xy"), [tz.Attr("t", "utf8", filters=ZSTD)]), plane),
         "int64 × 2, nullable": (tz.Schema(axes("xy"), [tz.Attr("v", "float64", nullable=True, filters=ZSTD)]), plane),
+        **{f"int64 × 2, {name} zstd": (filtered(each), plane) for name, each in FILTERS.items()},
         "int64 × 2, 40 attributes": (
             tz.Schema(axes("xy"), [tz.Attr(f"a{i}", "float64", filters=ZSTD) for i in range(40)]), plane,
         ),

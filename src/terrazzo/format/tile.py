@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -298,18 +298,31 @@ class TileCodec:
             row[:] = np.frombuffer(self._chunk(view, *chunk, None), np.uint8)
 
     def _decode_usual(self, run: list[tuple[memoryview, _Chunk]], out: NDArray[np.uint8]) -> bool:
-        """Whether they all were of the usual kind; only then `out` holds anything."""
-        assert self._stackable is not None
-        usual = self._stackable.stacked(out.shape[1], self._elements[0])
-        if usual is None:
-            return False
-        metadata, n = usual[0], len(usual[0]) + usual[1]
-        frames = list[memoryview]()
-        for view, chunk in run:
-            if (pair := _pair_of_frames(view, chunk, len(metadata), usual[1])) is None:
+        """Whether they all were of the usual kind; if not, `out` holds nothing of value."""
+        by_size: dict[int, list[int]] = {}
+        pairs = [_pair_of_frames(view, chunk) for view, chunk in run]
+        for place, pair in enumerate(pairs):
+            if pair is None:
                 return False
-            frames += pair
-        rows = np.frombuffer(Zstd.decompress(b"".join(frames), n * len(run)), np.uint8).reshape(-1, n)
+            by_size.setdefault(pair.data_size, []).append(place)
+        for stored, places in by_size.items():
+            some = [pair for place in places if (pair := pairs[place]) is not None]
+            whole = len(places) == len(run)
+            target = out if whole else np.empty((len(places), out.shape[1]), np.uint8)
+            if not self._decode_pairs(some, stored, target):
+                return False
+            if not whole:
+                out[places] = target
+        return True
+
+    def _decode_pairs(self, pairs: "Sequence[_Pair]", stored: int, out: NDArray[np.uint8]) -> bool:
+        assert self._stackable is not None
+        metadata = self._stackable.stacked(out.shape[1], stored, self._elements[0])
+        if metadata is None or any(pair.metadata_size != len(metadata) for pair in pairs):
+            return False
+        frames = [frame for pair in pairs for frame in (pair.metadata, pair.data)]
+        n = len(metadata) + stored
+        rows = np.frombuffer(Zstd.decompress(b"".join(frames), n * len(pairs)), np.uint8).reshape(-1, n)
         if (rows[:, : len(metadata)] != np.frombuffer(metadata, np.uint8)).any():
             return False
         self._stackable.decode_stack(rows[:, len(metadata) :], out, self._elements[0])
@@ -377,19 +390,26 @@ def _is_frame(view: memoryview, size: int, metadata: int, data: int, end: int) -
     )
 
 
-def _pair_of_frames(
-    view: memoryview, chunk: _Chunk, metadata_size: int, data_size: int
-) -> tuple[memoryview, memoryview] | None:
-    """The metadata and the data of a chunk, if they are one zstd frame each that states this size."""
+class _Pair(NamedTuple):
+    """The metadata and the data of a chunk, a zstd frame each, and how much they hold."""
+
+    metadata: memoryview
+    data: memoryview
+    metadata_size: int
+    data_size: int
+
+
+def _pair_of_frames(view: memoryview, chunk: _Chunk) -> _Pair | None:
+    """If a chunk is that, and its frames state their sizes."""
     _, metadata, data, end = chunk
     if data - metadata != _PAIR.size:
         return None
-    found = _PAIR.unpack_from(view, metadata)
-    middle = data + found[3]
-    if found != (1, 1, metadata_size, middle - data, data_size, end - middle):
+    n_metadata, n_data, size, stored, data_size, data_stored = _PAIR.unpack_from(view, metadata)
+    middle = data + stored
+    if (n_metadata, n_data, data_stored) != (1, 1, end - middle):
         return None
-    pair = view[data:middle], view[middle:end]
-    return pair if Zstd.is_frame(pair[0], metadata_size) and Zstd.is_frame(pair[1], data_size) else None
+    pair = _Pair(view[data:middle], view[middle:end], size, data_size)
+    return pair if Zstd.is_frame(pair.metadata, size) and Zstd.is_frame(pair.data, data_size) else None
 
 
 def _chunks(view: memoryview, size: int) -> tuple[list[_Chunk], int]:

@@ -103,12 +103,13 @@ class Stackable(Protocol):
     """A filter that decodes the same chunk of many tiles in one call: a call costs as much as a chunk, and each is a
     moment at which threads wait for each other."""
 
-    def stacked(self, size: int, element: Element) -> tuple[bytes, int] | None:
-        """The metadata of a usual chunk of `size` bytes, and the size of its data; None if these differ."""
+    def stacked(self, size: int, stored: int, element: Element) -> bytes | None:
+        """The metadata that a usual chunk of `size` bytes has with so much data; None if there is none such."""
         ...
 
     def decode_stack(self, rows: NDArray[np.uint8], out: NDArray[np.uint8], element: Element) -> None:
-        """Data of such chunks, one in a row, to their bytes, one in a row; a row is in one piece."""
+        """Data of such chunks, one in a row, to their bytes, one in a row; a row is in one piece. A CorruptionError
+        leaves it to `decode` to tell what is wrong, if anything is."""
         ...
 
 

@@ -12,41 +12,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from terrazzo.format.wire import Bytes
-
 
 def stream_size(count: int, width: int) -> int:
     """Bytes that `count` numbers of `width` bits take."""
     return (count * width + 63) // 64 * 8
 
 
-def unpack_bits(stored: Bytes, count: int, width: int) -> NDArray[Any]:
-    """Row j has the numbers j, 8 + j, 16 + j, …, each moved up to the top bit of its lane.
+def unpack_bits(streams: NDArray[np.uint8], count: int, width: int) -> NDArray[Any]:
+    """`count` numbers out of each of several streams. [j, i] has the numbers j, 8 + j, 16 + j, … of stream i, each moved
+    up to the top bit of its lane.
 
     Lanes are as wide as a number at any bit of a byte needs; what is below a number is undefined, and so
-    are numbers past the last. `width` is 1 to 63, and `stored` has `stream_size` bytes.
+    are numbers past the last. `width` is 1 to 63, and a stream has `stream_size` bytes in one piece.
     """
     lane = np.dtype("<u2" if width <= 9 else "<u4" if width <= 25 else "<u8")
-    groups = -(-count // 8)
-    stream = np.zeros(max(groups * width, len(stored)) + 16, np.uint8)
-    stream[: len(stored)].view("<u8")[:] = np.frombuffer(stored, ">u8")
-    rows, stored_lane = np.empty((8, groups), lane), lane.newbyteorder(">")
+    groups, (n, size) = -(-count // 8), streams.shape
+    turned = np.zeros((n, max(groups * width, size) + 16), np.uint8)
+    turned[:, :size].view("<u8")[:] = streams.view(">u8")
+    rows, stored_lane = np.empty((8, n, groups), lane), lane.newbyteorder(">")
+    steps = (turned.shape[1], width)
     for j in range(8):
-        rows[j] = np.ndarray((groups,), stored_lane, stream, j * width // 8, (width,))
+        rows[j] = np.ndarray((n, groups), stored_lane, turned, j * width // 8, steps)
         if shift := j * width % 8:
             rows[j] <<= shift
-    if width > 57:
-        _add_ninth_bytes(rows, stream, width)
+            if (
+                shift + width > 64
+            ):  # numbers this wide reach beyond the eight bytes that a lane was loaded from
+                ninth = np.ndarray((n, groups), np.uint8, turned, j * width // 8 + 8, steps)
+                rows[j] |= ninth >> np.uint8(8 - shift)
     return rows
-
-
-def _add_ninth_bytes(rows: NDArray[Any], stream: NDArray[np.uint8], width: int) -> None:
-    """Some numbers this wide reach beyond the eight bytes that a lane was loaded from."""
-    for j in range(8):
-        shift = j * width % 8
-        if shift + width > 64:
-            ninth = np.ndarray((rows.shape[1],), np.uint8, stream, j * width // 8 + 8, (width,))
-            rows[j] |= ninth >> np.uint8(8 - shift)
 
 
 def pack_bits(numbers: NDArray[Any], width: int) -> bytes:

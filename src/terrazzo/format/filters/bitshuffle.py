@@ -66,8 +66,8 @@ class BitShuffle:
             start += size
         return Parts(metadata, (as_piece(target),))
 
-    def stacked(self, size: int, element: Element) -> tuple[bytes, int] | None:  # noqa: ARG002
-        return None if size % 8 else (pack_sizes([size]), size)
+    def stacked(self, size: int, stored: int, element: Element) -> bytes | None:  # noqa: ARG002
+        return pack_sizes([size]) if stored == size and not size % 8 else None
 
     def decode_stack(self, rows: NDArray[np.uint8], out: NDArray[np.uint8], element: Element) -> None:
         _unshuffle(rows, out, element.datatype.size)

@@ -36,8 +36,8 @@ class ByteShuffle:
         cursor = Cursor(data)
         return Parts(metadata, (joined(tuple(_unshuffled(cursor.take(size), width) for size in sizes)),))
 
-    def stacked(self, size: int, element: Element) -> tuple[bytes, int] | None:  # noqa: ARG002
-        return pack_sizes([size]), size
+    def stacked(self, size: int, stored: int, element: Element) -> bytes | None:  # noqa: ARG002
+        return pack_sizes([size]) if stored == size else None
 
     def decode_stack(self, rows: NDArray[np.uint8], out: NDArray[np.uint8], element: Element) -> None:
         n, size = rows.shape

@@ -47,11 +47,11 @@ class Delta:
         dtype = differences.decoded_as("delta", self.reinterpret, element.datatype)
         return release(parts, partial(_decoded, dtype=dtype), limit)
 
-    def stacked(self, size: int, element: Element) -> tuple[bytes, int] | None:
+    def stacked(self, size: int, stored: int, element: Element) -> bytes | None:
         dtype = differences.counted_as(self.reinterpret, element.datatype)
-        if dtype is None or not size or size % dtype.itemsize:
+        if dtype is None or not size or size % dtype.itemsize or stored != U64.size + size:
             return None
-        return single_block(size, U64.size + size), U64.size + size
+        return single_block(size, stored)
 
     def decode_stack(self, rows: NDArray[np.uint8], out: NDArray[np.uint8], element: Element) -> None:
         dtype = differences.decoded_as("delta", self.reinterpret, element.datatype)

@@ -23,7 +23,7 @@ from terrazzo.errors import CorruptionError, InvalidRequestError
 from terrazzo.format import versions
 from terrazzo.format.datatypes import Datatype
 from terrazzo.format.filters import differences
-from terrazzo.format.filters.absorb import absorb, release
+from terrazzo.format.filters.absorb import absorb, release, single_block
 from terrazzo.format.filters.base import MOST_PARTS, Element, FilterCode, Parts
 from terrazzo.format.filters.bit_stream import pack_bits, stream_size, unpack_bits
 from terrazzo.format.filters.pieces import as_array, as_piece, copy_rows
@@ -53,6 +53,27 @@ class DoubleDelta:
     def decode(self, parts: Parts, element: Element, limit: int) -> Parts:
         dtype = differences.decoded_as("double delta", self.reinterpret, element.datatype)
         return release(parts, partial(_decoded, dtype=dtype), limit)
+
+    def stacked(self, size: int, stored: int, element: Element) -> bytes | None:
+        dtype = differences.counted_as(self.reinterpret, element.datatype)
+        if dtype is None or size % dtype.itemsize or size <= 2 * dtype.itemsize:
+            return None
+        usual = _HEADER.size + 2 * dtype.itemsize < stored <= _HEADER.size + size
+        return single_block(size, stored) if usual else None
+
+    def decode_stack(self, rows: NDArray[np.uint8], out: NDArray[np.uint8], element: Element) -> None:
+        dtype = differences.decoded_as("double delta", self.reinterpret, element.datatype)
+        heads, bodies = rows[:, : _HEADER.size], rows[:, _HEADER.size :]
+        bits, count = _HEADER.unpack(heads[0].tobytes())
+        packed = stream_size(count - 2, bits + 1) + 2 * dtype.itemsize if count > 2 else 0
+        if (heads != heads[0]).any() or count * dtype.itemsize != out.shape[1]:
+            raise CorruptionError("double delta: parts that are not alike")
+        if _is_raw(bits, dtype) and bodies.shape == out.shape:
+            out[:] = bodies
+        elif _is_raw(bits, dtype) or not bits or packed != bodies.shape[1]:
+            raise CorruptionError("double delta: a part that is not of the usual kind")
+        else:
+            _restore(bodies, bits, out, np.dtype(f"<u{dtype.itemsize}"))
 
     def bound(self, size: int, element: Element) -> int:  # noqa: ARG002
         # per part: two sizes, the header, room for the last word (or for the elements of an empty part)
@@ -132,15 +153,23 @@ def _decoded(stored: Bytes, size: int, dtype: np.dtype[Any]) -> Bytes:
         # Quirk: releases before 2.0 store elements at equal distances as signs without a magnitude.
         first, second = np.frombuffer(body, unsigned, 2)[:, np.newaxis]
         return as_piece(first + np.arange(count).astype(unsigned) * (second - first))
-    target = np.empty(count, unsigned)
-    target[:2] = np.frombuffer(body, unsigned, 2)
-    rows = _seconds(unpack_bits(body[plain_size:], packed, bits + 1), bits, unsigned)
-    _accumulate(rows, target[1:2] - target[:1])
-    _accumulate(rows, target[1:2])
-    groups, rest = divmod(packed, 8)
-    copy_rows(rows[:, :groups], target[2 : 2 + 8 * groups].reshape(groups, 8).T)
-    target[count - rest :] = rows[:rest, -1]
+    target = np.empty(size, np.uint8)
+    _restore(as_array(body)[None], bits, target[None], unsigned)
     return as_piece(target)
+
+
+def _restore(bodies: NDArray[np.uint8], bits: int, out: NDArray[np.uint8], unsigned: np.dtype[Any]) -> None:
+    """Parts of as many elements and bits each, one in a row: two elements and a stream, to all elements."""
+    n, target = len(out), out.view(unsigned)
+    packed = target.shape[1] - 2
+    target[:, :2] = bodies[:, : 2 * unsigned.itemsize].view(unsigned)
+    rows = _seconds(unpack_bits(bodies[:, 2 * unsigned.itemsize :], packed, bits + 1), bits, unsigned)
+    _accumulate(rows, target[:, 1] - target[:, 0])
+    _accumulate(rows, target[:, 1])
+    groups, rest = divmod(packed, 8)
+    cells = target[:, 2 : 2 + 8 * groups].reshape(n, groups, 8)
+    copy_rows(rows[..., :groups], cells.transpose(2, 0, 1))
+    target[:, 2 + 8 * groups :] = rows[:rest, :, -1].T
 
 
 def _seconds(rows: NDArray[Any], bits: int, unsigned: np.dtype[Any]) -> NDArray[Any]:
@@ -157,14 +186,14 @@ def _seconds(rows: NDArray[Any], bits: int, unsigned: np.dtype[Any]) -> NDArray[
 
 
 def _accumulate(rows: NDArray[Any], start: NDArray[Any]) -> None:
-    """Running sums from `start` on, in place, where row j has the items j, 8 + j, 16 + j, …
+    """Running sums from `start` on, in place, where [j, i] has the items j, 8 + j, 16 + j, … of part i.
 
     Sums of eight are whole-row additions; only their totals need a running sum proper, which numpy does
     one by one.
     """
     for j in range(1, 8):
         np.add(rows[j], rows[j - 1], rows[j])
-    carry = np.empty(rows.shape[1], rows.dtype)
-    carry[:1] = start
-    carry[1:] = rows[7, :-1]
-    np.add(rows, np.add.accumulate(carry, dtype=rows.dtype), rows)
+    carry = np.empty(rows.shape[1:], rows.dtype)
+    carry[:, 0] = start
+    carry[:, 1:] = rows[7, :, :-1]
+    np.add(rows, np.add.accumulate(carry, axis=1, dtype=rows.dtype), rows)

@@ -55,8 +55,8 @@ class Xor:
             start = end
         return Parts(metadata, (as_piece(target),))
 
-    def stacked(self, size: int, element: Element) -> tuple[bytes, int] | None:
-        return None if size % element.datatype.size else (pack_sizes([size]), size)
+    def stacked(self, size: int, stored: int, element: Element) -> bytes | None:
+        return pack_sizes([size]) if stored == size and not size % element.datatype.size else None
 
     def decode_stack(self, rows: NDArray[np.uint8], out: NDArray[np.uint8], element: Element) -> None:
         word = np.dtype(f"<u{element.datatype.size}")
