@@ -1,11 +1,10 @@
 """Tiles of a fragment to columns: coalesced range reads, decoded on every core straight into place."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +29,6 @@ Tiles = NDArray[np.int64]
 Job = Callable[[], None]
 Spans = list[tuple[int, int]]
 _JOB_SIZE = 1 << 20
-_SHORT_CALLS = Lock()
 _MOST_STRINGS = 1 << 29  # of a tile that holds its offsets: they take 32 bits' worth of bytes
 _COMPRESSORS = frozenset(
     {
@@ -351,7 +349,7 @@ class FragmentReader:
 
         def job(start: int, stop: int) -> None:
             tiles = _Run(self.store, file, spans[start:stop], sizes[start:stop], 0).fetch()
-            with file.named(), _in_turn(file.codec):
+            with file.named():
                 for which, stored in enumerate(tiles, start):
                     one(which, stored)
 
@@ -418,18 +416,12 @@ def _decode_runs(runs: list[_Run], out: Callable[[], NDArray[np.uint8]]) -> None
     target, codec = out(), runs[0].file.codec
     if len(runs) > 1:
         tiles, sizes = [tile for some in fetched for tile in some], [n for run in runs for n in run.sizes]
-        with suppress(FormatError), _in_turn(codec):  # then the file that it comes from is found below
+        with suppress(FormatError):  # then the file that it comes from is found below
             codec.decode_run(tiles, sizes, target[runs[0].position : runs[-1].end])
             return
     for run, tiles in zip(runs, fetched, strict=True):
-        with run.file.named(), _in_turn(codec):
+        with run.file.named():
             codec.decode_run(tiles, run.sizes, target[run.position : run.end])
-
-
-def _in_turn(codec: TileCodec) -> AbstractContextManager[Any]:
-    """Where tiles are decoded by many short calls, one thread at a time: each call ends with a wait for the
-    interpreter, and two threads would take longer than one."""
-    return _SHORT_CALLS if codec.in_short_calls else nullcontext()
 
 
 def _raw(values: NDArray[Any] | None) -> NDArray[np.uint8]:

@@ -112,18 +112,18 @@ def _batches(
         yield from found
 
 
-def count_cells(view: View, request: Request) -> int:
+def count_cells(view: View, request: Request, memory: int = _READ_TASK) -> int:
     """How many cells a read would return; from footers alone where nothing can change the number."""
     view.snapshot.require_sound()
     if view.schema.dense:
         if request.where is None:
             return sum(prod(shape_of(box)) for box in dense_boxes(request.region, view.schema))
-        found = _dense_columns(view, request, _READ_TASK)
+        found = _dense_columns(view, request, memory)
         return sum(len(columns[request.columns[0]]) for columns in found)
     if _all_count(view, request) and all_apart(view):
         snapshot = view.snapshot
         return sum(fragment.footer.n_cells(snapshot.schema_of(fragment)) for fragment in snapshot.fragments)
-    plan = plan_scan(view, request, _READ_TASK)
+    plan = plan_scan(view, request, memory)
     total = 0
     for task in steps(plan.tasks):
         if not task.distinct and _all_count(view, plan.request):

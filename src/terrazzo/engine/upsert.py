@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from terrazzo.engine.commit import commit_fragments
-from terrazzo.engine.consolidate import plan_consolidation, run_consolidation
+from terrazzo.engine.consolidate import plan_consolidation
 from terrazzo.engine.fragments import Fragment
 from terrazzo.engine.reading import count_cells
 from terrazzo.engine.request import make_request
@@ -28,20 +28,20 @@ def upsert(view: View, data: Any, time_ms: int, fragment_size: int) -> tuple[Fra
 def _untied(view: View, written: tuple[Fragment, ...], memory: int) -> tuple[Fragment, ...]:
     """Fragments of which no two hold the same cell. Between versions of one instant we choose by name; libtiledb does
     so in small arrays only, and in others by chance."""
-    snapshot = view.snapshot.with_fragments(*written)
-    alone = view.following(replace(snapshot, fragments=written, conditions=()))
+    snapshot = view.snapshot.with_fragments(*written)  # of which the rest has no bearing on these
+    snapshot = replace(snapshot, fragments=written, conditions=(), problems=())
+    alone, memory = view.following(snapshot), max(memory, _LEAST)
+    request = make_request(view.schema, [view.schema.dims[0].name], None, None, None)
+    put = [*written]
     try:
-        n_cells = sum(fragment.footer.n_cells(view.schema) for fragment in written)
-        if (
-            count_cells(alone, make_request(view.schema, [view.schema.dims[0].name], None, None, None))
-            == n_cells
-        ):
+        if count_cells(alone, request, memory) == sum(f.footer.n_cells(view.schema) for f in written):
             return written
         names = [str(fragment.name) for fragment in written]
-        plan = plan_consolidation(alone, Selection(), fragments=names, purge=True, memory=max(memory, _LEAST))
-        created = run_consolidation(plan)
+        plan = plan_consolidation(alone, Selection(), fragments=names, purge=True, memory=memory)
+        for task in plan.tasks:
+            put += [fragment for fragment in (task(),) if fragment is not None]
     except BaseException:
-        take_back(view.store, written)
+        take_back(view.store, put)
         raise
     take_back(view.store, written)
-    return created
+    return tuple(put[len(written) :])

@@ -10,12 +10,12 @@ Every chunk passes the filters by itself. `TileCodec` writes the chunks that lib
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,22 +47,10 @@ _COMPRESSED = struct.Struct("<III IIII")  # the header of a chunk, and such a bl
 _LARGEST = 0xFFFF_FFFF
 _AT_ONCE = 1 << 20  # bytes of chunks that are decompressed in one call
 _STACK = 1 << 20  # bytes of tiles that are decoded together
+_Item = TypeVar("_Item")
 _Chunk = tuple[int, int, int, int]
 """Its original size, and where in the tile its metadata start, its data start and its data end."""
 
-_IN_LONG_CALLS = frozenset(
-    {
-        FilterCode.NONE,
-        FilterCode.GZIP,
-        FilterCode.ZSTD,
-        FilterCode.LZ4,
-        FilterCode.BZIP2,
-        FilterCode.AES_256_GCM,
-        FilterCode.CHECKSUM_MD5,
-        FilterCode.CHECKSUM_SHA256,
-        FilterCode.WEBP,
-    }
-)
 # libtiledb divides by a window or an element count that is 0 here, so that its own bytes are junk.
 _NOT_OF_NOTHING = frozenset(
     {
@@ -110,8 +98,6 @@ class TileCodec:
     """No stored byte stands for more bytes than this, apart from strings that repeat."""
     _is_zstd: bool = field(init=False, repr=False, compare=False)  # and nothing else
     _stackable: Stackable | None = field(init=False, repr=False, compare=False)  # in front of zstd
-    in_short_calls: bool = field(init=False, repr=False, compare=False)
-    """To decode tiles takes many short calls of numpy: threads that make them at the same time hinder each other."""
 
     def __post_init__(self) -> None:
         filters = self.pipeline.filters
@@ -133,8 +119,6 @@ class TileCodec:
         assign(self, "_is_zstd", isinstance(only, Zstd))
         pair = len(filters) == 2 and isinstance(filters[1], Zstd) and isinstance(filters[0], Stackable)
         assign(self, "_stackable", filters[0] if pair and strings is None else None)
-        short = any(each.code not in _IN_LONG_CALLS for each in filters)
-        assign(self, "in_short_calls", short and self._stackable is None)
 
     def _string_filter(self, filters: tuple[Filter, ...]) -> Rle | Dictionary | None:
         if not self.var or not filters:
@@ -230,13 +214,14 @@ class TileCodec:
         and each is a moment at which threads wait for each other. For the same reason a filter in front of zstd is
         given the chunks of many tiles that are alike.
         """
+        if self._stackable is not None:
+            self._decode_stacks(tiles, sizes, out)
+            return
         if not self._is_zstd:
-            first = start = 0
-            while first < len(tiles):
-                last = first + self._alike(sizes[first:])
-                end = start + sizes[first] * (last - first)
-                self._decode_alike(tiles[first:last], sizes[first], out[start:end])
-                first, start = last, end
+            start = 0
+            for tile, size in zip(tiles, sizes, strict=True):
+                self.decode(tile, size, out[start : start + size])
+                start += size
             return
         run, begin, end = list[tuple[memoryview, _Chunk]](), 0, 0  # its chunks, and where they go
         for tile, size in zip(tiles, sizes, strict=True):
@@ -255,25 +240,23 @@ class TileCodec:
         if run:
             self._decode_frames(run, out[begin:end])
 
-    def _alike(self, sizes: Sequence[int]) -> int:
-        """How many of the first tiles are decoded together."""
-        if self._stackable is None or not sizes[0]:
-            return 1
-        most = max(_STACK // sizes[0], 1)
-        return next((n for n, size in enumerate(sizes[:most]) if size != sizes[0]), min(most, len(sizes)))
+    def _decode_stacks(self, tiles: Sequence[Bytes], sizes: Sequence[int], out: NDArray[np.uint8]) -> None:
+        """`decode_run`, some tiles of one size at a time."""
+        start = 0
+        for size, of_one_size in groupby(zip(tiles, sizes, strict=True), key=itemgetter(1)):
+            for some in _batched([tile for tile, _ in of_one_size], size):
+                end = start + size * len(some)
+                self._decode_alike(some, size, out[start:end])
+                start = end
 
     def _decode_alike(self, tiles: Sequence[Bytes], size: int, out: NDArray[np.uint8]) -> None:
-        """Tiles of one size."""
-        rows = out.reshape(len(tiles), size)
-        if self._stackable is None:
-            for tile, row in zip(tiles, rows, strict=True):
-                self.decode(tile, size, row)
-            return
-        views = [memoryview(tile) for tile in tiles]
+        """Tiles of one size: the same chunk of all of them at a time, or if they are cut differently, or there is one
+        tile, its chunks of one size."""
+        rows, views = out.reshape(len(tiles), size), [memoryview(tile) for tile in tiles]
         cut = [_chunks(view, size)[0] for view in views]
         if len(views) > 1 and all([c[0] for c in each] == [c[0] for c in cut[0]] for each in cut):
             start = 0
-            for alike in zip(*cut, strict=True):  # the same chunk of every tile
+            for alike in zip(*cut, strict=True):
                 end = start + alike[0][0]
                 self._decode_stack(list(zip(views, alike, strict=True)), rows[:, start:end])
                 start = end
@@ -281,13 +264,12 @@ class TileCodec:
         for view, chunks, row in zip(views, cut, rows, strict=True):
             start = 0
             for n, of_one_size in groupby(chunks, key=itemgetter(0)):
-                many = list(of_one_size)
-                most = max(_STACK // n, 1) if n else len(many)
-                for first in range(0, len(many), most):
-                    some = many[first : first + most]
-                    target = row[start : start + n * len(some)].reshape(len(some), n)
-                    self._decode_stack([(view, chunk) for chunk in some], target)
-                    start += n * len(some)
+                for some in _batched(list(of_one_size), n):
+                    end = start + n * len(some)
+                    self._decode_stack(
+                        [(view, chunk) for chunk in some], row[start:end].reshape(len(some), n)
+                    )
+                    start = end
 
     def _decode_stack(self, run: list[tuple[memoryview, _Chunk]], out: NDArray[np.uint8]) -> None:
         """Chunks of one size, one in a row. What is out of the ordinary, or damaged, is looked at chunk by chunk."""
@@ -379,6 +361,12 @@ class TileCodec:
         if len(content) != size:
             raise CorruptionError(f"strings of {len(content)} bytes in a tile of {size}", offset=8)
         return content, offsets
+
+
+def _batched(items: list[_Item], size: int) -> Iterator[list[_Item]]:
+    """As many at a time as are decoded together, of items that have this size."""
+    n = max(_STACK // max(size, 1), 1)
+    return (items[first : first + n] for first in range(0, len(items), n))
 
 
 def _is_frame(view: memoryview, size: int, metadata: int, data: int, end: int) -> bool:

@@ -9,6 +9,7 @@ import pytest
 import tiledb
 
 import terrazzo as tz
+from terrazzo.engine import consolidate
 
 
 def table(uri: str, **options: Any) -> tz.Array:
@@ -257,6 +258,41 @@ def test_an_upsert_with_a_bad_piece_writes_none_of_them(folder: str) -> None:
         a.upsert(iter([rows(a, [1], [9]), rows(a, [5000], [1])]), fragment_size=1)
     assert [fragment.key for fragment in tz.open(folder).fragments] == before
     assert column(a, "n")[1] == 1
+
+
+def test_an_upsert_whose_pieces_cannot_be_merged_leaves_nothing(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = table(folder)
+    before = sorted(entry.name for entry in (Path(folder) / "__fragments").iterdir())
+    monkeypatch.setattr("terrazzo.engine.upsert._LEAST", 1)  # a box per tile
+    put, calls = consolidate.put_fragment, []
+
+    def failing(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 2:
+            raise OSError("no space left")
+        return put(*given)
+
+    monkeypatch.setattr(consolidate, "put_fragment", failing)
+    x = list(range(100, 140))
+    with pytest.raises(OSError, match="no space left"):
+        a.upsert(iter([rows(a, x, x), rows(a, x, x)]), fragment_size=1)
+    assert len(calls) == 2
+    assert sorted(entry.name for entry in (Path(folder) / "__fragments").iterdir()) == before
+    assert column(a, "n") == column(tz.open(folder), "n") == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_torn_commit_does_not_hinder_an_upsert_of_many_pieces(folder: str) -> None:
+    a = table(folder)
+    pieces = [rows(a, [7, 1], [1, 2]), rows(a, [8, 1], [3, 4])]
+    a.delete("x = 0", at=20)
+    (torn,) = (Path(folder) / "__commits").glob("*.del")
+    content = torn.read_bytes()
+    torn.write_bytes(content[:-5])
+    tz.open(folder).upsert(iter(pieces), fragment_size=1)
+    torn.write_bytes(content)
+    assert column(tz.open(folder), "n") == [4, 2, 3, 4, 5, 1, 3]
 
 
 def test_upserts_need_coordinates_that_identify_a_cell(uri: str) -> None:
