@@ -7,7 +7,6 @@ tenth of the cells.
 
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import tiledb
 from bench_engine import MILLION, best, folder
+from bench_maintenance import timed
 
 import terrazzo as tz
 
@@ -128,12 +128,6 @@ def write_theirs(uri: str, schema: tz.Schema, cells: Table) -> None:
 def read_theirs(uri: str) -> object:
     with tiledb.open(uri) as array:
         return array[:]
-
-
-def timed(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def told(ours: float, theirs: float) -> str:

@@ -289,6 +289,14 @@ def test_many_tiles_are_decoded_in_few_calls(filter_, monkeypatch):
     assert len(calls) <= 3
 
 
+def test_double_deltas_of_other_widths_that_take_as_many_bytes_are_told_apart():
+    codec = TileCodec(Pipeline((DoubleDelta(), Zstd()), 65_536), Datatype.INT64, 8)
+    contents = [np.array(values).view(np.uint8) for values in ([0, 1, 3, 4, 9], [0, 100, 300, 350, 900])]
+    out = np.empty(sum(map(len, contents)), np.uint8)
+    codec.decode_run([codec.encode(content) for content in contents], [40, 40], out)
+    assert out.tobytes() == b"".join(content.tobytes() for content in contents)
+
+
 def in_a_stream(piece: bytes) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "zstd") as stream:

@@ -128,8 +128,7 @@ def of_binary(array: Any, validity: Mask | None = None) -> Column:
 
 def filtered(columns: Mapping[str, Column], mask: Mask) -> dict[str, Column]:
     """The cells of a mask. Where they lie is looked up once: numpy does it for every array that it is to mask."""
-    index = np.flatnonzero(mask)
-    return taken(columns, index)
+    return taken(columns, np.flatnonzero(mask))
 
 
 def taken(columns: Mapping[str, Column], index: Index) -> dict[str, Column]:

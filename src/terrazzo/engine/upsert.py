@@ -39,7 +39,9 @@ def _untied(view: View, written: tuple[Fragment, ...], memory: int) -> tuple[Fra
         names = [str(fragment.name) for fragment in written]
         plan = plan_consolidation(alone, Selection(), fragments=names, purge=True, memory=memory)
         for task in plan.tasks:
-            put += [fragment for fragment in (task(),) if fragment is not None]
+            created = task()
+            if created is not None:
+                put.append(created)
     except BaseException:
         take_back(view.store, put)
         raise
